@@ -1,0 +1,115 @@
+"""Where the parts meet: the only module that names concrete classes of every seam."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from turngate import identity
+from turngate.completion import ChatRequest, ModelPart, StreamEnd
+from turngate.context import RecentWindow, RequestAssembler, ThreadMemory
+from turngate.errors import InvalidValue, RequestError
+from turngate.gateway import Gateway, GatewayDeps
+from turngate.protocols import ChatProvider, LLMClient, ThreadStore, WindowStrategy
+from turngate.providers import CompatibleModelProvider, ModelRunner, ProviderConfig
+from turngate.settings import Settings
+from turngate.stores.sqlite import SqliteStore
+from turngate.turn_builder import TurnBuilder
+from turngate.values import Target
+
+__all__ = ["create_gateway_deps", "open_gateway"]
+
+_WINDOW_TURNS = 40
+
+
+def create_gateway_deps(
+    *,
+    store: ThreadStore,
+    provider: ChatProvider,
+    llm: LLMClient | None = None,
+    instructions: str | None = None,
+    window: WindowStrategy | None = None,
+    settings: Settings | None = None,
+) -> GatewayDeps:
+    """The seams of a gateway over `store` and `provider`, each with its default.
+
+    Shapes: `window` None shows the last 40 turns; the provider's `target`, where it has one, says
+    what its endpoint demands.
+    """
+    target = getattr(provider, "target", None)
+    target = target if isinstance(target, Target) else Target()
+    turn_builder = TurnBuilder()
+    return GatewayDeps(
+        store=store,
+        llm=llm if llm is not None else ModelRunner(provider),
+        memory=ThreadMemory(
+            store=store,
+            turn_builder=turn_builder,
+            strategy=window if window is not None else RecentWindow(turns=_WINDOW_TURNS),
+            reasoning=target.replay_reasoning is not None,
+        ),
+        assembler=RequestAssembler(target=target),
+        turn_builder=turn_builder,
+        owner=identity.new_id("boot"),
+        instructions=instructions,
+        settings=settings if settings is not None else Settings(),
+    )
+
+
+@asynccontextmanager
+async def open_gateway(
+    path: str | Path,
+    *,
+    base_url: str | None = None,
+    model: str | None = None,
+    api_key: str | None = None,
+    provider: ChatProvider | None = None,
+    instructions: str | None = None,
+    window: WindowStrategy | None = None,
+    resume: bool = True,
+    settings: Settings | None = None,
+    read_only: bool = False,
+) -> AsyncIterator[Gateway]:
+    """A gateway over the SQLite file `path` and one model endpoint: ``async with open_gateway(…)``.
+
+    The endpoint is `base_url` (any Chat Completions server, with `api_key` and `model`; None
+    takes the server's only model) or `provider`. Calls that a dead process left behind end as
+    incomplete/interrupted here, or with `resume=False` at the next call on their thread. With
+    `read_only` there is no endpoint, and the file may be open for writing elsewhere.
+    Errors: `InvalidValue` for a call that names no endpoint or two; `StoreInUse` where another
+    process writes; `StoreError`.
+    """
+    settings = settings if settings is not None else Settings()
+    async with AsyncExitStack() as closing:
+        endpoint: ChatProvider
+        if read_only:
+            endpoint = _NoModel()
+        elif provider is not None and base_url is None:
+            endpoint = provider
+        elif base_url is not None and provider is None:
+            config = ProviderConfig(base_url=base_url, api_key=api_key, model=model)
+            endpoint = await closing.enter_async_context(CompatibleModelProvider(config))
+        else:
+            raise InvalidValue("open_gateway takes either base_url or provider")
+        store = await SqliteStore.open(path, read_only=read_only, wait_s=settings.store_wait_s)
+        closing.push_async_callback(store.aclose)
+        deps = create_gateway_deps(
+            store=store,
+            provider=endpoint,
+            instructions=instructions,
+            window=window,
+            settings=settings,
+        )
+        gateway = Gateway(deps)
+        closing.push_async_callback(gateway.aclose)
+        if resume and not read_only:
+            await gateway.recover()
+        yield gateway
+
+
+class _NoModel:
+    """The endpoint of a gateway that only reads."""
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[ModelPart | StreamEnd]:
+        raise RequestError("this gateway was opened to read; it has no model")

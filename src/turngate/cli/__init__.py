@@ -1,0 +1,1 @@
+"""The command line. `main` is the entry; all else is imported when a command needs it."""

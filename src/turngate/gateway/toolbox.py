@@ -1,0 +1,77 @@
+"""Running one tool call: whatever a tool does, its call gets exactly one result.
+
+Bad arguments, unknown names, exceptions, hangs and oversized results become results that the model
+can act on. Nothing that a tool raises ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from turngate.errors import InvalidValue, ToolError
+from turngate.messages import ToolCall, ToolMessage
+from turngate.protocols import Tool
+from turngate.records import ToolContext
+from turngate.values import storable_text
+
+__all__ = ["OUTCOME_UNKNOWN", "error_result", "run_tool", "tools_by_name"]
+
+OUTCOME_UNKNOWN = (
+    "The run was interrupted while this tool was running."
+    " Its outcome is unknown, and it was not run again."
+)
+
+
+def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """`tools` by name. Errors: `InvalidValue` where two share one."""
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        if tool.spec.name in named:
+            raise InvalidValue(f"two tools are named {tool.spec.name!r}")
+        named[tool.spec.name] = tool
+    return named
+
+
+def error_result(call: ToolCall, text: str) -> ToolMessage:
+    return ToolMessage(call_id=call.id, name=call.name, content=text, is_error=True)
+
+
+async def run_tool(tools: Mapping[str, Tool], call: ToolCall, context: ToolContext) -> ToolMessage:
+    """The result of `call`, within the tool's limits.
+
+    A call past its time limit is cancelled and left: what it still does is not waited for.
+    """
+    tool = tools.get(call.name)
+    if tool is None:
+        known = ", ".join(sorted(tools)) or "none"
+        return error_result(call, f"There is no tool {call.name!r}. Known tools: {known}.")
+    task = asyncio.create_task(_guarded(tool, call, context))
+    try:
+        done, _ = await asyncio.wait({task}, timeout=tool.timeout_s)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done:
+        task.cancel()
+        return error_result(
+            call, f"The tool did not end within {tool.timeout_s:g} seconds. Its outcome is unknown."
+        )
+    return task.result()
+
+
+async def _guarded(tool: Tool, call: ToolCall, context: ToolContext) -> ToolMessage:
+    """The tool's own end as a result; an exit or a cancellation that it raises ends it alone."""
+    try:
+        text = storable_text(await tool.run(call.arguments, context))
+    except ToolError as error:
+        return error_result(call, storable_text(f"Error: {error}"))
+    except asyncio.CancelledError:
+        return error_result(call, "Error: the tool was cancelled.")
+    except BaseException as error:
+        text = storable_text(f"{type(error).__name__}: {error}"[:500])
+        return error_result(call, f"Error: {text}")
+    if len(text) > tool.output_chars_max:
+        left_out = len(text) - tool.output_chars_max
+        text = f"{text[: tool.output_chars_max]}\n[{left_out} more characters were cut]"
+    return ToolMessage(call_id=call.id, name=call.name, content=text)

@@ -1,0 +1,249 @@
+"""Drives one exchange of any `ChatProvider`: its policies, its fold, and its end.
+
+    part(p) ── p is yielded ── … ── the provider's iterator is at its end ── finish(reason) ── end()
+
+A session that raises ends the exchange with that error: the part is not yielded, later sessions do
+not see it, and the provider's iterator is closed. A failed, cut or cancelled exchange gets neither
+`finish` nor `end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self, TypeGuard
+
+import msgspec
+from msgspec import Struct
+
+from turngate.completion import (
+    CallOptions,
+    ChatRequest,
+    CompletionPolicy,
+    Fold,
+    FunctionCallDelta,
+    ModelPart,
+    ReasoningDelta,
+    SessionGroup,
+    StreamEnd,
+)
+from turngate.errors import InvalidValue, PolicyStopped, ProviderError
+from turngate.history import paired_history
+from turngate.messages import Message, UserMessage
+from turngate.protocols import ChatProvider
+from turngate.providers.finish import finish_reason
+from turngate.results import ModelResult
+from turngate.values import Target, ToolSpec
+
+__all__ = ["Invocation", "ModelRunner", "PartStream"]
+
+
+class Invocation(Struct, frozen=True):
+    """What `ModelRunner.invoke` gives: the text, and the whole result behind it."""
+
+    value: str
+    result: ModelResult
+
+
+class ModelRunner:
+    """A provider watched by policies. It keeps nothing of a request, so any number may run."""
+
+    def __init__(
+        self, provider: ChatProvider, *, policies: Iterable[CompletionPolicy] = ()
+    ) -> None:
+        self._provider = provider
+        self._policies = tuple(policies)
+
+    async def complete(
+        self, request: ChatRequest, *, observe: Callable[[ModelPart], None] | None = None
+    ) -> ModelResult:
+        """The result of one exchange, whose messages are sent as they are.
+
+        `observe` sees each part after the policies. Errors: `ProviderError` and `PolicyStopped`,
+        both with what had been given as `partial`.
+        """
+        run = _Run(self._provider, self._policies, request)
+        watch, add = run.watch, run.fold.add
+        try:
+            async for item in run.items:
+                # For text, which is most of all parts, this is two comparisons.
+                if (type(item) is not str or run.end is not None) and not run.is_part(item):
+                    continue
+                if watch is not None:
+                    watch(item)
+                add(item)
+                if observe is not None:
+                    observe(item)
+            return run.ended()
+        except (ProviderError, PolicyStopped) as error:
+            run.add_partial_to(error)
+            raise
+        finally:
+            await run.aclose()
+
+    async def invoke(
+        self,
+        input: str | Message | Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: CallOptions | None = None,
+    ) -> Invocation:
+        """The model's answer to a text or to messages, which are repaired where need be.
+
+        Errors: as of `complete`; `InvalidMessage`; `InvalidValue` where there is nothing to send.
+        """
+        result = await self.complete(self._request(input, tools, options))
+        return Invocation(result.text, result)
+
+    def stream(
+        self,
+        input: str | Message | Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        options: CallOptions | None = None,
+    ) -> PartStream:
+        """The parts of the answer as they come, for `async with` and `async for`.
+
+        Errors: as of `invoke`, while it is read.
+        """
+        return PartStream(self._provider, self._policies, self._request(input, tools, options))
+
+    def _request(
+        self,
+        input: str | Message | Sequence[Message],
+        tools: Sequence[ToolSpec],
+        options: CallOptions | None,
+    ) -> ChatRequest:
+        messages: Sequence[Message]
+        if isinstance(input, str):
+            messages = (UserMessage((input,)),)
+        elif isinstance(input, Struct):
+            messages = (input,)
+        else:
+            messages = input
+        target = getattr(self._provider, "target", None)
+        history = paired_history(messages, target=target if isinstance(target, Target) else None)
+        if not history:
+            raise InvalidValue("there is nothing to send: the input has no text, file or result")
+        return ChatRequest(
+            messages=tuple(history),
+            tools=tuple(tools),
+            options=options if options is not None else CallOptions(),
+        )
+
+
+class PartStream:
+    """The parts of one exchange, read once. Leave it by `async with` or `aclose`: a reader that
+    just stops keeps the connection open.
+
+    `result` is None until the exchange has ended well.
+    """
+
+    def __init__(
+        self, provider: ChatProvider, policies: Sequence[CompletionPolicy], request: ChatRequest
+    ) -> None:
+        self.result: ModelResult | None = None
+        self._parts = self._driven(provider, policies, request)
+
+    def __aiter__(self) -> AsyncGenerator[ModelPart, None]:
+        return self._parts  # the generator itself, so that a part passes no further layer
+
+    async def __anext__(self) -> ModelPart:
+        return await anext(self._parts)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the exchange, if it has not ended, and close its connection."""
+        await self._parts.aclose()
+
+    async def _driven(
+        self, provider: ChatProvider, policies: Sequence[CompletionPolicy], request: ChatRequest
+    ) -> AsyncGenerator[ModelPart, None]:
+        run = _Run(provider, policies, request)
+        watch, add = run.watch, run.fold.add
+        try:
+            async for item in run.items:
+                # For text, which is most of all parts, this is two comparisons.
+                if (type(item) is not str or run.end is not None) and not run.is_part(item):
+                    continue
+                if watch is not None:
+                    watch(item)
+                add(item)
+                yield item
+            self.result = run.ended()
+        except (ProviderError, PolicyStopped) as error:
+            run.add_partial_to(error)
+            raise
+        finally:
+            await run.aclose()
+
+
+class _Run:
+    """What one exchange needs beside its loop, which stands above twice: a loop in a generator of
+    its own would cost every part of `complete` one more step."""
+
+    def __init__(
+        self, provider: ChatProvider, policies: Sequence[CompletionPolicy], request: ChatRequest
+    ) -> None:
+        self.end: StreamEnd | None = None
+        self.fold = Fold()
+        self.sessions = SessionGroup(policy.open(request) for policy in policies)
+        self.watch = self.sessions.part if policies else None
+        self.items = provider.stream(request)
+
+    def is_part(self, item: ModelPart | StreamEnd) -> TypeGuard[ModelPart]:
+        """Whether `item` is a part; the one `StreamEnd` is none, and is kept.
+
+        Errors: `ProviderError` ``protocol`` for an item that may not come, or not any more.
+        """
+        if self.end is not None:
+            raise _out_of_order("gave an item after its StreamEnd")
+        if type(item) is FunctionCallDelta or type(item) is ReasoningDelta:
+            return True
+        if isinstance(item, StreamEnd):
+            self.end = item
+            return False
+        if not isinstance(item, str | ReasoningDelta | FunctionCallDelta):
+            raise _out_of_order(f"gave a {type(item).__name__}, which is no part")
+        return True
+
+    def ended(self) -> ModelResult:
+        """The result, once the iterator is at its end and the sessions have been told.
+
+        Errors: `ProviderError` ``truncated`` without a `StreamEnd`; what a session raises.
+        """
+        if self.end is None:
+            raise ProviderError("the provider's stream ended without a StreamEnd", code="truncated")
+        result = self.fold.result(self.end)
+        reason = finish_reason(result.finish_reason, has_calls=bool(result.tool_calls))
+        if reason != result.finish_reason:
+            result = msgspec.structs.replace(result, finish_reason=reason)
+        if reason is not None:
+            self.sessions.finish(reason)
+        self.sessions.end()
+        return result
+
+    def add_partial_to(self, error: ProviderError | PolicyStopped) -> None:
+        """Give `error` what came before it, if anything did."""
+        if error.partial is None and not self.fold.is_empty:
+            error.partial = self.fold.result()
+
+    async def aclose(self) -> None:
+        """Close the provider's iterator, and with it the connection."""
+        close = getattr(self.items, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _out_of_order(what: str) -> ProviderError:
+    return ProviderError(f"the provider {what}", code="protocol", reason="out_of_order")

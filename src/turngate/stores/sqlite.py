@@ -1,0 +1,234 @@
+"""The store of one process: threads in a SQLite database.
+
+Legal order: ``open (any other call)* aclose*``, on one event loop. One connection writes, in a
+thread of its own, many changes to a commit. Another one reads, on the event loop, because a read
+here is a bounded walk along a key, about 0.1 ms, and any other thread would have to wait for the
+loop to give way. Long reads are made in pieces, and let the loop go on in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sqlite3
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from turngate.errors import InvalidValue, StoreError, ThreadNotFound, UnknownCall
+from turngate.records import (
+    CallRecord,
+    Change,
+    LostCall,
+    Scope,
+    ThreadPage,
+    ThreadRecord,
+    TurnPage,
+)
+from turngate.stores.changes import store_change
+from turngate.stores.connections import Connect, reading_connection, store_error
+from turngate.stores.group_commit import GroupCommit
+from turngate.stores.lock import WriterLock
+from turngate.stores.rows import (
+    call_from_body,
+    change_rows,
+    cursor_after,
+    cursor_key,
+    thread_from_row,
+    turns_from_bodies,
+)
+from turngate.stores.statements import (
+    ACTIVE_CALL,
+    CALL,
+    LOST_CALLS,
+    THREAD,
+    THREAD_LENGTH,
+    THREADS,
+    TURNS,
+)
+from turngate.stores.writer import Writer
+from turngate.turns import Turn
+
+__all__ = ["SqliteStore"]
+
+PIECE_ROWS = 100  # read in one go on the event loop
+THREADS_MAX = 1000  # on one page
+
+
+class SqliteStore:
+    """Threads in one SQLite database, as `turngate.protocols.ThreadStore` says."""
+
+    def __init__(self, path: Path, reader: sqlite3.Connection, writer: Writer | None) -> None:
+        self._path = path
+        self._reader = reader
+        self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        if writer is not None:
+            # Who forgets to close must not leave a thread that holds the lock.
+            weakref.finalize(self, writer.abandon)
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        connect: Connect = sqlite3.connect,
+        read_only: bool = False,
+        wait_s: float = 5.0,
+    ) -> SqliteStore:
+        """The store in the file `path`, which is made and migrated unless `read_only`.
+
+        Only one process may write, any number may read beside it. Units: a write waits `wait_s`
+        seconds for a foreign program's lock. Errors: `StoreInUse` at once where another process
+        writes; `StoreError` where the file can't be opened, has a newer schema, or is missing and
+        `read_only`.
+        """
+        path = _checked_path(path)
+        if read_only:
+            return cls(path, reading_connection(path, connect=connect), None)
+        lock = WriterLock.acquire(path)
+        group = GroupCommit(path, connect=connect, wait_s=wait_s)
+        writer = Writer(group, on_end=lock.release)
+        await writer.start()
+        try:
+            return cls(path, reading_connection(path, connect=connect), writer)
+        except BaseException:
+            await writer.close()
+            raise
+
+    async def aclose(self) -> None:
+        """Finish the writes under way and close; later calls are a `StoreError`."""
+        self._check_loop()
+        if self._closed:
+            return
+        self._closed = True
+        # The writer closes last: the last one moves the log into the database, and it alone may.
+        self._reader.close()
+        if self._writer is not None:
+            await self._writer.close()
+
+    # ------------------------------------------------------------------------------ writing
+
+    async def commit(self, scope: Scope, change: Change) -> int:
+        """The thread's new length, once all of `change` is durable; on any error nothing is.
+
+        Errors: as in the seam, and `InvalidValue` for an id that the tenant already has, so that
+        a change that is sent again is not stored twice.
+        """
+        self._check_usable()
+        if self._writer is None:
+            raise StoreError(
+                f"{self._path} is open for reading only", hint="Open it without read_only."
+            )
+        rows = change_rows(scope, change)
+        return await self._writer.submit(functools.partial(store_change, rows=rows))
+
+    # ------------------------------------------------------------------------------ reading
+
+    async def load(
+        self, scope: Scope, thread: str, *, before: int | None = None, limit: int = 50
+    ) -> TurnPage:
+        """The last `limit` turns below position `before` (None: the end), oldest first.
+
+        A missing thread reads as empty with length 0. Reads O(limit) rows at any length.
+        """
+        if limit < 1 or (before is not None and before < 0):
+            raise InvalidValue("a page has a limit of 1 or more, below a position of 0 or more")
+        found = self._rows(THREAD_LENGTH, scope.tenant, thread)
+        length = int(found[0][0]) if found else 0
+        end = length if before is None else min(before, length)
+        first = max(0, end - limit)
+        # Stored positions never change, so the pieces fit together without a transaction.
+        turns: list[Turn] = []
+        for start in range(first, end, PIECE_ROWS):
+            if turns:
+                await asyncio.sleep(0)
+            stop = min(start + PIECE_ROWS, end)
+            turns += turns_from_bodies(self._rows(TURNS, scope.tenant, thread, start, stop))
+        if len(turns) != end - first:
+            raise StoreError(
+                f"thread {thread!r} lacks turns between the positions {first} and {end}",
+                hint="The file is damaged. Restore it from a backup.",
+            )
+        return TurnPage(first=first, turns=tuple(turns), length=length)
+
+    async def thread(self, scope: Scope, thread: str) -> ThreadRecord:
+        """The thread without its turns. Errors: `ThreadNotFound`."""
+        found = self._rows(THREAD, scope.tenant, thread)
+        if not found:
+            raise ThreadNotFound(thread)
+        return thread_from_row(found[0])
+
+    async def threads(
+        self, scope: Scope, *, after: str | None = None, limit: int = 50
+    ) -> ThreadPage:
+        """Threads of the tenant, last changed first, from cursor `after` on; `limit` 1 to 1000."""
+        if not 1 <= limit <= THREADS_MAX:
+            raise InvalidValue(f"a page of threads has a limit of 1 to {THREADS_MAX}")
+        found = self._rows(THREADS, scope.tenant, *cursor_key(after), limit + 1)
+        page = found[:limit]
+        return ThreadPage(
+            threads=tuple(thread_from_row(row) for row in page),
+            next=cursor_after(page[-1]) if len(found) > limit else None,
+        )
+
+    async def call(self, scope: Scope, call: str) -> CallRecord:
+        """The record of a call. Errors: `UnknownCall`."""
+        found = self._rows(CALL, scope.tenant, call)
+        if not found:
+            raise UnknownCall(call)
+        return call_from_body(found[0][0])
+
+    async def active_call(self, scope: Scope, thread: str) -> CallRecord | None:
+        """The active call of the thread, or None."""
+        found = self._rows(ACTIVE_CALL, scope.tenant, thread)
+        return call_from_body(found[0][0]) if found else None
+
+    async def lost_calls(self, owner: str) -> Sequence[LostCall]:
+        """Active calls of any owner but `owner`, each with its own scope."""
+        lost: list[LostCall] = []
+        above = ("", "")
+        while found := self._rows(LOST_CALLS, owner, *above, PIECE_ROWS):
+            lost += [LostCall(Scope(tenant), call_from_body(body)) for tenant, _, body in found]
+            above = found[-1][:2]
+            await asyncio.sleep(0)
+        return lost
+
+    # ------------------------------------------------------------------------------- pieces
+
+    def _rows(self, statement: str, *parameters: str | int) -> list[Any]:
+        """All rows of one bounded statement. Errors: `StoreError`."""
+        self._check_usable()
+        try:
+            return self._reader.execute(statement, parameters).fetchall()
+        except UnicodeEncodeError:
+            return []  # an id that is no text names nothing
+        except sqlite3.Error as error:
+            raise store_error(self._path, error) from error
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store {self._path} is closed")
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise StoreError(
+                f"the store {self._path} belongs to another event loop",
+                hint="Use it on the event loop that opened it, or open it again on this one.",
+            )
+
+
+def _checked_path(path: str | Path) -> Path:
+    """`path` in full, links followed, so that each name of a file has the same lock."""
+    if str(path) in ("", ":memory:") or str(path).startswith("file:"):
+        raise StoreError(
+            f"{str(path)!r} names no file, and a writer and a reader can only share a file",
+            hint="Name a file; one in a temporary folder may be short-lived.",
+        )
+    path = Path(path).resolve()
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder", hint="Name a file in it.")
+    return path
