@@ -18,6 +18,8 @@ from turngate.gateway import (
     Tenant,
     TextEvent,
     Thread,
+    ToolEnded,
+    ToolStarted,
 )
 from turngate.history import paired_history, without_final_answer
 from turngate.messages import (
@@ -29,8 +31,10 @@ from turngate.messages import (
     ToolMessage,
     UserMessage,
 )
+from turngate.records import RunLimits, ToolContext
 from turngate.results import ModelResult
 from turngate.settings import Settings
+from turngate.tools import tool
 from turngate.transcript import to_transcript
 from turngate.turn_builder import TurnBuilder
 from turngate.turns import (
@@ -59,6 +63,7 @@ __all__ = [
     "ReasoningEvent",
     "ReasoningPart",
     "RecentWindow",
+    "RunLimits",
     "Settings",
     "Settled",
     "SystemMessage",
@@ -69,8 +74,11 @@ __all__ = [
     "Thread",
     "ToolCall",
     "ToolCallPart",
+    "ToolContext",
+    "ToolEnded",
     "ToolMessage",
     "ToolResultPart",
+    "ToolStarted",
     "Turn",
     "TurnBuilder",
     "TurngateError",
@@ -80,6 +88,7 @@ __all__ = [
     "open_gateway",
     "paired_history",
     "to_transcript",
+    "tool",
     "without_final_answer",
 ]
 __version__ = "0.1.0"

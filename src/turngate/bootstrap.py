@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from turngate.completion import ChatRequest, ModelPart, StreamEnd
 from turngate.context import RecentWindow, RequestAssembler, ThreadMemory
 from turngate.errors import InvalidValue, RequestError
 from turngate.gateway import Gateway, GatewayDeps
-from turngate.protocols import ChatProvider, LLMClient, ThreadStore, WindowStrategy
+from turngate.gateway.toolbox import tools_by_name
+from turngate.protocols import ChatProvider, LLMClient, ThreadStore, Tool, WindowStrategy
 from turngate.providers import CompatibleModelProvider, ModelRunner, ProviderConfig
 from turngate.settings import Settings
 from turngate.stores.sqlite import SqliteStore
@@ -28,6 +29,7 @@ def create_gateway_deps(
     store: ThreadStore,
     provider: ChatProvider,
     llm: LLMClient | None = None,
+    tools: Sequence[Tool] = (),
     instructions: str | None = None,
     window: WindowStrategy | None = None,
     settings: Settings | None = None,
@@ -53,6 +55,8 @@ def create_gateway_deps(
         turn_builder=turn_builder,
         owner=identity.new_id("boot"),
         instructions=instructions,
+        tools=tools_by_name(tools),
+        replay_reasoning=target.replay_reasoning is not None,
         settings=settings if settings is not None else Settings(),
     )
 
@@ -65,6 +69,7 @@ async def open_gateway(
     model: str | None = None,
     api_key: str | None = None,
     provider: ChatProvider | None = None,
+    tools: Sequence[Tool] = (),
     instructions: str | None = None,
     window: WindowStrategy | None = None,
     resume: bool = True,
@@ -74,8 +79,10 @@ async def open_gateway(
     """A gateway over the SQLite file `path` and one model endpoint: ``async with open_gateway(…)``.
 
     The endpoint is `base_url` (any Chat Completions server, with `api_key` and `model`; None
-    takes the server's only model) or `provider`. Calls that a dead process left behind end as
-    incomplete/interrupted here, or with `resume=False` at the next call on their thread. With
+    takes the server's only model) or `provider`. `tools` is the registry: a call's model sees
+    those that its own `tools=` names. Runs that a dead process left behind go on here where all
+    their tools are registered, and asks end as incomplete/interrupted; with `resume=False` both
+    end so at the next call on their thread. With
     `read_only` there is no endpoint, and the file may be open for writing elsewhere.
     Errors: `InvalidValue` for a call that names no endpoint or two; `StoreInUse` where another
     process writes; `StoreError`.
@@ -97,6 +104,7 @@ async def open_gateway(
         deps = create_gateway_deps(
             store=store,
             provider=endpoint,
+            tools=tools,
             instructions=instructions,
             window=window,
             settings=settings,

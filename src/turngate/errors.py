@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "InvalidMessage",
     "InvalidValue",
+    "KeyReused",
     "NotAnswered",
     "PolicyStopped",
     "ProviderCode",
@@ -29,6 +30,7 @@ __all__ = [
     "ToolError",
     "TurngateError",
     "UnknownCall",
+    "UnknownToolCall",
 ]
 
 ProviderCode = Literal[
@@ -49,7 +51,7 @@ class TurngateError(Exception):
 
 
 class RequestError(TurngateError):
-    """What was asked can't be done as asked; nothing was stored."""
+    """What was asked can't be done as asked: the caller can mend it."""
 
     code = "bad_request"
 
@@ -112,6 +114,30 @@ class UnknownCall(RequestError):
 
     def __init__(self, call_id: str) -> None:
         super().__init__(f"there is no open call {call_id!r}")
+        self.call_id = call_id
+
+
+class UnknownToolCall(RequestError):
+    """The thread's newest turns hold no tool call of this id; nothing was stored."""
+
+    code = "unknown_tool_call"
+
+    def __init__(self, call_id: str) -> None:
+        super().__init__(f"the thread has no tool call {call_id!r}")
+        self.call_id = call_id
+
+
+class KeyReused(RequestError):
+    """The idempotency key stands for another body; nothing was begun."""
+
+    code = "key_reused"
+
+    def __init__(self, key: str, *, call_id: str) -> None:
+        super().__init__(
+            f"key {key!r} was used for another request (call {call_id!r})",
+            hint="Use a new key for a new request.",
+        )
+        self.key = key
         self.call_id = call_id
 
 
@@ -191,8 +217,8 @@ class StoreInUse(StoreError):
 
     def __init__(self, path: str, *, owner: str) -> None:
         super().__init__(
-            f"{path} is open for writing in another process ({owner})",
-            hint="Stop that process, or use PostgreSQL for more than one writing process.",
+            f"{path} is open for writing elsewhere ({owner})",
+            hint="Close it there, or use PostgreSQL for more than one writing process.",
         )
         self.path = path
         self.owner = owner

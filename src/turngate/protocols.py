@@ -10,11 +10,14 @@ from msgspec import Struct
 from turngate.completion import CallOptions, ChatRequest, ModelPart, StreamEnd
 from turngate.messages import InlineFile, Message
 from turngate.records import (
+    CallPage,
     CallRecord,
     Change,
     Effect,
+    EventBatch,
     LostCall,
     Scope,
+    Step,
     ThreadPage,
     ThreadRecord,
     ToolContext,
@@ -47,8 +50,9 @@ class ThreadStore(Protocol):
         """The thread's new length, once all of `change` is durable; on any error nothing is.
 
         Errors: `ThreadMoved` (the expected length is wrong), `ThreadBusy` (an active call stands
-        where `change.call` would claim), `UnknownCall` (the call to end is not active under its
-        owner), `StoreError`. A cancelled caller leaves the change whole or absent.
+        where `change.begin` would claim), `UnknownCall` (the call of `change.guard` is not active
+        under that owner and epoch), `StoreError`. A cancelled caller leaves the change whole or
+        absent.
         """
         ...
 
@@ -77,6 +81,29 @@ class ThreadStore(Protocol):
 
     async def active_call(self, scope: Scope, thread: str) -> CallRecord | None:
         """The active call of the thread, or None."""
+        ...
+
+    async def call_by_key(self, scope: Scope, key: str) -> CallRecord | None:
+        """The call that was begun with this key, or None."""
+        ...
+
+    async def calls(
+        self,
+        scope: Scope,
+        *,
+        thread: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> CallPage:
+        """Calls of the tenant (of one thread), newest first, from cursor `after` on."""
+        ...
+
+    async def steps(self, scope: Scope, call: str) -> Sequence[Step]:
+        """The journalled steps of a call, in their order."""
+        ...
+
+    async def events(self, scope: Scope, call: str) -> Sequence[EventBatch]:
+        """The stored events of a call, in their order."""
         ...
 
     async def lost_calls(self, owner: str) -> Sequence[LostCall]:
@@ -160,8 +187,13 @@ class Window(Struct, frozen=True, kw_only=True):
 class WorkingMemory(Protocol):
     """The window of a call, as messages."""
 
-    async def window(self, scope: Scope, thread: str, *, current: Turn | None) -> Window:
-        """The window of `thread` with the turn `current`, which is not stored yet, at its end."""
+    async def window(
+        self, scope: Scope, thread: str, *, current: Turn | None, before: int | None = None
+    ) -> Window:
+        """The window of `thread` with the turn `current`, which is not stored yet, at its end.
+
+        `before` reads the thread as it was at that length.
+        """
         ...
 
 

@@ -48,6 +48,8 @@ class ScriptedProvider:
     """
 
     def __init__(self, *scripts: Sequence[ScriptStep]) -> None:
+        if any(isinstance(script, str) for script in scripts):
+            raise TypeError("a script is a list of steps: ScriptedProvider(['hello'])")
         self._scripts = scripts if scripts else (["ok"],)
         self.requests: list[ChatRequest] = []
         self.closed = 0

@@ -113,6 +113,10 @@ class TurnBuilder:
             for i, (role, parts) in enumerate(contents)
         ]
 
+    def build_tool_turn(self, *, result: ToolResultPart) -> Turn:
+        """A tool turn of one result, which a caller's own tool gave."""
+        return self._turn("tool", [result])
+
     def _turn(
         self,
         role: Role,

@@ -96,3 +96,8 @@ class Turn(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     status: TurnStatus = "complete"
     ended: str | None = None
     retry_of: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The turn's texts, joined."""
+        return "".join(part.text for part in self.parts if part.type == "text")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from turngate.protocols import ThreadStore
-from turngate.records import CallRecord, CallState, Change, LedgerRow, Scope, ThreadPage
+from turngate.records import CallRecord, CallState, Change, Guard, LedgerRow, Scope, ThreadPage
 from turngate.turns import TextPart, Turn
 from turngate.values import Usage
 
@@ -106,10 +106,16 @@ def thread_ids(page: ThreadPage) -> list[str]:
 
 async def claim(store: ThreadStore, call: CallRecord, *, scope: Scope = A) -> int:
     """Commit an active call and nothing else."""
-    return await store.commit(scope, Change(thread=call.thread, at=AT, call=call))
+    return await store.commit(scope, Change(thread=call.thread, at=AT, begin=call))
+
+
+def guard(call: CallRecord) -> Guard:
+    """The guard of what the owner of `call` writes for it."""
+    return Guard(call=call.id, owner=call.owner, epoch=call.epoch)
 
 
 async def end(store: ThreadStore, call: CallRecord, *, scope: Scope = A) -> int:
     """Commit an ended call and nothing else."""
     assert call.state != "active"
-    return await store.commit(scope, Change(thread=call.thread, at=AT, call=call))
+    change = Change(thread=call.thread, at=AT, guard=guard(call), update=call)
+    return await store.commit(scope, change)

@@ -126,7 +126,7 @@ class AppendingRules:
                     at=AT,
                     expected=9,
                     turns=(user_turn("x"),),
-                    call=call,
+                    begin=call,
                     ledger=(ledger_row(call.id),),
                     title="new",
                     user="u",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.conformance.store_values import (
@@ -15,6 +16,7 @@ from tests.conformance.store_values import (
     call_record,
     claim,
     end,
+    guard,
     ledger_row,
     texts,
     user_turn,
@@ -46,7 +48,7 @@ class CallRules:
         store = await stores.open()
         first = call_record("t")
         await claim(store, first)
-        change = Change(thread="t", at=AT, expected=expected, call=call_record("t"))
+        change = Change(thread="t", at=AT, expected=expected, begin=call_record("t"))
         with pytest.raises(ThreadBusy) as caught:
             await store.commit(A, change)
         assert (caught.value.thread_id, caught.value.call_id) == ("t", first.id)
@@ -83,10 +85,16 @@ class CallRules:
         ended = call_record("t", id=call.id, state="answered")
         row = ledger_row(call.id)
         change = Change(
-            thread="t", at=AT, expected=0, turns=(user_turn("q"),), call=ended, ledger=(row,)
+            thread="t",
+            at=AT,
+            expected=0,
+            turns=(user_turn("q"),),
+            guard=guard(call),
+            update=ended,
+            ledger=(row,),
         )
         assert await store.commit(A, change) == 1
-        assert await store.call(A, call.id) == ended
+        assert await store.call(A, call.id) == msgspec.structs.replace(ended, first=0)
         assert await store.active_call(A, "t") is None
         assert await stores.ledger(A) == [row]
         await claim(store, call_record("t"))
@@ -105,7 +113,9 @@ class CallRules:
         )
         if wrong == "ended already":
             await end(store, ended)
-        change = Change(thread=ended.thread, at=AT, turns=(user_turn(),), call=ended)
+        change = Change(
+            thread=ended.thread, at=AT, turns=(user_turn(),), guard=guard(ended), update=ended
+        )
         with pytest.raises(UnknownCall):
             await store.commit(A, change)
         assert await texts(store, ended.thread) == []
@@ -116,7 +126,7 @@ class CallRules:
         """[S18] A change of one thread can't hold a call of another."""
         store = await stores.open()
         with pytest.raises(InvalidValue):
-            await store.commit(A, Change(thread="t", at=AT, call=call_record("u")))
+            await store.commit(A, Change(thread="t", at=AT, begin=call_record("u")))
 
     async def test_lost_calls_are_those_of_other_owners(self, stores: Stores) -> None:
         """[S19] Active calls of dead owners are found in every tenant, and ended in their name."""

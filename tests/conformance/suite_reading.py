@@ -205,7 +205,7 @@ class ReadingRules:
         store = await stores.open()
         call = call_record("t")
         change = Change(
-            thread="t", at=AT, turns=(user_turn("a"),), call=call, ledger=(ledger_row(call.id),)
+            thread="t", at=AT, turns=(user_turn("a"),), begin=call, ledger=(ledger_row(call.id),)
         )
         assert [await store.commit(A, change), await store.commit(B, change)] == [1, 1]
         assert await stores.ledger(A) == await stores.ledger(B) == list(change.ledger)
@@ -222,7 +222,7 @@ def change_with(text: str, place: str) -> Change:
         ),
         title=text if place == "title" else None,
         user=text if place == "user" else None,
-        call=call_record(
+        begin=call_record(
             "t",
             id=text if place == "call" else "call_1",
             owner=text if place == "owner" else "boot_1",

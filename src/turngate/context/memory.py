@@ -26,9 +26,11 @@ class ThreadMemory:
         self._strategy = strategy
         self._reasoning = reasoning
 
-    async def window(self, scope: Scope, thread: str, *, current: Turn | None) -> Window:
+    async def window(
+        self, scope: Scope, thread: str, *, current: Turn | None, before: int | None = None
+    ) -> Window:
         """The window with `current` at its end; a missing thread shows `current` alone."""
-        page = await self._store.load(scope, thread, limit=self._strategy.load_limit)
+        page = await self._store.load(scope, thread, before=before, limit=self._strategy.load_limit)
         turns = list(page.turns)
         if current is not None:
             turns.append(current)

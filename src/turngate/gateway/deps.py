@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from turngate.protocols import ContextAssembler, LLMClient, ThreadStore, WorkingMemory
+from turngate.protocols import ContextAssembler, LLMClient, ThreadStore, Tool, WorkingMemory
 from turngate.settings import Settings
 from turngate.turn_builder import TurnBuilder
 
@@ -17,6 +18,7 @@ class GatewayDeps:
 
     `owner` names this boot of the process in every claim; `live` holds the ids of the calls that
     this gateway is running, so that a claim of ours without a life behind it blocks nobody.
+    `tools` is the registry, by name; a call's model sees those of its own `tools=` alone.
     """
 
     store: ThreadStore
@@ -26,5 +28,7 @@ class GatewayDeps:
     turn_builder: TurnBuilder
     owner: str
     instructions: str | None = None
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    replay_reasoning: bool = False
     settings: Settings = Settings()
     live: set[str] = field(default_factory=set)

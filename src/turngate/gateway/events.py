@@ -6,19 +6,44 @@ from msgspec import Struct
 
 from turngate.gateway.outcomes import Outcome
 
-__all__ = ["Event", "ReasoningEvent", "Settled", "TextEvent"]
+__all__ = [
+    "Event",
+    "ReasoningEvent",
+    "Settled",
+    "StoredEvent",
+    "TextEvent",
+    "ToolEnded",
+    "ToolStarted",
+]
 
 
-class TextEvent(Struct, frozen=True, gc=False):
-    """A piece of the answer."""
+class TextEvent(Struct, frozen=True, tag="text", gc=False):
+    """A piece of what the model says."""
 
     text: str
 
 
-class ReasoningEvent(Struct, frozen=True, gc=False):
+class ReasoningEvent(Struct, frozen=True, tag="reasoning", gc=False):
     """A piece of the model's reasoning."""
 
     text: str
+
+
+class ToolStarted(Struct, frozen=True, tag="tool_started", kw_only=True, gc=False):
+    """A tool begins; `arguments` is the raw JSON text that the model gave."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ToolEnded(Struct, frozen=True, tag="tool_ended", kw_only=True, gc=False):
+    """A tool's result is durable; `content` is what the model will read."""
+
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
 
 
 class Settled(Struct, frozen=True):
@@ -27,4 +52,5 @@ class Settled(Struct, frozen=True):
     outcome: Outcome
 
 
-Event = TextEvent | ReasoningEvent | Settled
+StoredEvent = TextEvent | ReasoningEvent | ToolStarted | ToolEnded
+Event = StoredEvent | Settled

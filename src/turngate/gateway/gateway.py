@@ -1,45 +1,51 @@
-"""The gateway: what a program holds. Gateway → Tenant → Thread → a call and its stream.
+"""The gateway: the calls of one process over one store.
 
 A call runs in a task of the gateway's own. Whoever awaits it may be cancelled or go away: the call
-is then cancelled, and settled all the same.
+is then cancelled (or goes on, where it was detached), and settled all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from turngate import identity
-from turngate.completion import CallOptions
-from turngate.errors import RequestError
-from turngate.gateway.asks import Ask, execute_ask
+from turngate.errors import KeyReused, RequestError, UnknownCall
+from turngate.gateway.asks import execute_ask
+from turngate.gateway.calls import NewCall, body_hash
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.events import Event, Settled
-from turngate.gateway.live import LiveCall
+from turngate.gateway.live import LiveCall, stored_events
 from turngate.gateway.outcomes import Outcome
-from turngate.gateway.settle import settle_lost
-from turngate.records import (
-    Change,
-    Scope,
-    ThreadPage,
-    ThreadRecord,
-    TurnPage,
-    checked_thread_id,
-)
-from turngate.values import ToolSpec, storable_text
+from turngate.gateway.recovery import taken_over
+from turngate.gateway.runs import Run, drive_run, execute_run
+from turngate.gateway.settle import outcome_of, settle_lost
+from turngate.gateway.tenants import Tenant
+from turngate.protocols import Tool
+from turngate.records import CallRecord, Scope
 
-__all__ = ["AIGateway", "CallStream", "Gateway", "Tenant", "Thread"]
+__all__ = ["AIGateway", "Gateway", "RunningCall"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCall:
+    """A call's task and its life. `joined`: another caller began it, and it goes on without us."""
+
+    task: asyncio.Task[Outcome]
+    live: LiveCall
+    joined: bool = False
 
 
 class Gateway:
     """The calls of one process over one store. It belongs to the event loop that opened it."""
 
     def __init__(self, deps: GatewayDeps) -> None:
-        self._deps = deps
+        self.deps = deps
         self._loop = asyncio.get_running_loop()
         self._running: dict[asyncio.Task[Outcome], LiveCall] = {}
+        self._by_key: dict[tuple[str, str], tuple[str, RunningCall]] = {}
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -53,11 +59,17 @@ class Gateway:
     ) -> None:
         await self.aclose()
 
+    def tenant(self, tenant: str) -> Tenant:
+        """The handle of one tenant; every call below it is made in its name alone."""
+        return Tenant(self, Scope(tenant))
+
     async def recover(self) -> int:
-        """How many calls of dead processes were settled as incomplete/interrupted."""
-        lost = await self._deps.store.lost_calls(self._deps.owner)
+        """Take over or settle the calls of dead processes; gives how many there were."""
+        lost = await self.deps.store.lost_calls(self.deps.owner)
         for call in lost:
-            await settle_lost(self._deps, call.scope, call.call)
+            run = await taken_over(self.deps, call)
+            if run is not None:
+                self._spawn(_resumed(run), run.live)
         return len(lost)
 
     async def aclose(self) -> None:
@@ -69,184 +81,122 @@ class Gateway:
             live.cancel("gateway_closed")
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def tenant(self, tenant: str) -> Tenant:
-        """The handle of one tenant; every call below it is made in its name alone."""
-        return Tenant(self, Scope(tenant))
+    # ── calls ────────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, ask: Ask) -> tuple[asyncio.Task[Outcome], LiveCall]:
-        """Run `ask` in a task of the gateway's own."""
+    async def start(self, new: NewCall, tools: Mapping[str, Tool]) -> RunningCall:
+        """The call of `new`, running; with a key that was used before, the call of that key.
+
+        Errors: `KeyReused` where the key stands for another body; `RequestError` where the
+        gateway is closed or belongs to another event loop.
+        """
+        self._check_open()
+        if new.key is None:
+            return self._started(new, tools)
+        slot, hash_ = (new.scope.tenant, new.key), body_hash(new)
+        if slot not in self._by_key:
+            record = await self.deps.store.call_by_key(new.scope, new.key)
+            if record is not None and slot not in self._by_key:
+                if record.body_hash != hash_:
+                    raise KeyReused(new.key, call_id=record.id)
+                return await self._ended(new.scope, record)
+        if slot in self._by_key:
+            begun_hash, running = self._by_key[slot]
+            if begun_hash != hash_:
+                raise KeyReused(new.key, call_id=running.live.call_id)
+            return RunningCall(running.task, running.live, joined=True)
+        running = self._started(new, tools)
+        self._by_key[slot] = (hash_, running)
+        running.task.add_done_callback(lambda _: self._by_key.pop(slot))
+        return running
+
+    def live(self, call_id: str) -> RunningCall | None:
+        """The running call of this id, if it runs here."""
+        for task, live in self._running.items():
+            if live.call_id == call_id:
+                return RunningCall(task, live, joined=True)
+        return None
+
+    async def outcome(self, scope: Scope, call_id: str) -> Outcome:
+        """The outcome of a call: waits while it runs here. Errors: `UnknownCall`."""
+        record = await self.deps.store.call(scope, call_id)
+        running = self.live(call_id)
+        if running is None:
+            running = await self._ended(scope, record)
+        return await asyncio.shield(running.task)
+
+    async def cancel(self, scope: Scope, call_id: str) -> Outcome:
+        """End a call that is active, wherever it stands; one that has ended gives its outcome."""
+        record = await self.deps.store.call(scope, call_id)
+        running = self.live(call_id)
+        if running is not None:
+            running.live.cancel("cancelled")
+            return await asyncio.shield(running.task)
+        if record.state == "active":
+            return await settle_lost(self.deps, scope, record, reason="cancelled")
+        return await self.outcome(scope, call_id)
+
+    async def events(self, scope: Scope, call_id: str, after: int) -> AsyncIterator[Event]:
+        """The events of a call from number `after` on: stored ones, then those that still come."""
+        record = await self.deps.store.call(scope, call_id)
+        running = self.live(call_id)
+        if running is not None:
+            async for event in running.live.events(after):
+                yield event
+            return
+        for stored in stored_events(await self.deps.store.events(scope, call_id))[after:]:
+            yield stored
+        if record.state != "active":
+            yield Settled(await outcome_of(self.deps, scope, record))
+
+    def _started(self, new: NewCall, tools: Mapping[str, Tool]) -> RunningCall:
+        live = LiveCall(new.id)
+        if new.kind == "run":
+            return self._spawn(execute_run(self.deps, new, tools=tools, live=live), live)
+        return self._spawn(execute_ask(self.deps, new, live=live), live)
+
+    async def _ended(self, scope: Scope, record: CallRecord) -> RunningCall:
+        """The call of a record that does not run here, as one that has just ended."""
+        if record.state == "active":
+            if record.waiting_for:
+                raise UnknownCall(record.id)
+            await settle_lost(self.deps, scope, record)
+            record = await self.deps.store.call(scope, record.id)
+        events = stored_events(await self.deps.store.events(scope, record.id))
+        live = LiveCall(record.id, events)
+        live.begun()
+        running = self._spawn(outcome_of(self.deps, scope, record), live)
+        return RunningCall(running.task, running.live, joined=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, Outcome], live: LiveCall) -> RunningCall:
+        """Run `work` in a task of the gateway's own; its readers learn of its end."""
+        task = self._loop.create_task(_lived(work, live))
+        self._running[task] = live
+        task.add_done_callback(self._running.pop)
+        return RunningCall(task, live)
+
+    def _check_open(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise RequestError("a gateway works on the event loop that opened it alone")
         if self._closed:
             raise RequestError("the gateway is closed")
-        live = LiveCall()
-        task = self._loop.create_task(_lived(self._deps, ask, live))
-        self._running[task] = live
-        task.add_done_callback(self._running.pop)
-        return task, live
 
 
 AIGateway = Gateway
 
 
-class Tenant:
-    """One tenant's threads."""
-
-    def __init__(self, gateway: Gateway, scope: Scope) -> None:
-        self._gateway = gateway
-        self._scope = scope
-
-    def thread(self, thread: str | None = None, *, user: str | None = None) -> Thread:
-        """The handle of a thread, which begins with its first answer; None makes a new id.
-
-        `user` is the subject of what is remembered. Errors: `InvalidValue` for an id that is not
-        1 to 128 of ``A-Za-z0-9._:-``.
-        """
-        thread_id = thread if thread is not None else identity.new_id("thread")
-        return Thread(self._gateway, self._scope, checked_thread_id(thread_id), user=user)
-
-    async def threads(self, *, after: str | None = None, limit: int = 50) -> ThreadPage:
-        """The tenant's threads, last changed first; `after` is a page's `next`."""
-        return await self._gateway._deps.store.threads(self._scope, after=after, limit=limit)
-
-
-class Thread:
-    """One thread: ask it, stream from it, read it."""
-
-    def __init__(self, gateway: Gateway, scope: Scope, thread: str, *, user: str | None) -> None:
-        self.id = thread
-        self._gateway = gateway
-        self._scope = scope
-        self._user = user
-
-    async def ask(
-        self,
-        prompt: str | None,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        instructions: str | None = None,
-        options: CallOptions | None = None,
-    ) -> Outcome:
-        """One model call; tool calls come back unexecuted. Returns once the outcome is durable.
-
-        Errors: `ThreadBusy`, `InvalidValue`, `StoreError`; `ProviderError` or `PolicyStopped`
-        where the model failed before its first part, and the thread is then as it was. A
-        cancelled caller leaves the call settled as incomplete.
-        """
-        task, live = self._gateway._start(self._ask(prompt, tools, instructions, options))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            live.cancel("cancelled")
-            await _settled_quietly(task)
-            raise
-
-    def stream_ask(
-        self,
-        prompt: str | None,
-        *,
-        tools: Sequence[ToolSpec] = (),
-        instructions: str | None = None,
-        options: CallOptions | None = None,
-    ) -> CallStream:
-        """The same call as a stream: ``async with thread.stream_ask(…) as events``."""
-        ask = self._ask(prompt, tools, instructions, options)
-        return CallStream(lambda: self._gateway._start(ask))
-
-    async def turns(self, *, before: int | None = None, limit: int = 50) -> TurnPage:
-        """The last `limit` turns below position `before` (None: the end), oldest first."""
-        return await self._gateway._deps.store.load(
-            self._scope, self.id, before=before, limit=limit
-        )
-
-    async def record(self) -> ThreadRecord:
-        """The thread without its turns. Errors: `ThreadNotFound`."""
-        return await self._gateway._deps.store.thread(self._scope, self.id)
-
-    async def create(self, *, title: str | None = None) -> ThreadRecord:
-        """The thread, begun if it was missing; a title that is given is set."""
-        title = storable_text(title) if title is not None else None
-        change = Change(
-            thread=self.id, at=identity.now(), create=True, title=title, user=self._user
-        )
-        await self._gateway._deps.store.commit(self._scope, change)
-        return await self.record()
-
-    def _ask(
-        self,
-        prompt: str | None,
-        tools: Sequence[ToolSpec],
-        instructions: str | None,
-        options: CallOptions | None,
-    ) -> Ask:
-        return Ask(
-            scope=self._scope,
-            thread=self.id,
-            prompt=prompt,
-            user=self._user,
-            instructions=instructions,
-            tools=tuple(tools),
-            options=options if options is not None else CallOptions(),
-        )
-
-
-class CallStream:
-    """A running call as a context: its events, and afterwards its `outcome`.
-
-    Entering starts the call and returns once it has begun. Leaving before the end cancels it and
-    returns once what was said is settled.
-    Errors: entering raises what keeps the call from beginning; iterating raises what makes it
-    fail.
-    """
-
-    def __init__(self, start: Callable[[], tuple[asyncio.Task[Outcome], LiveCall]]) -> None:
-        self._start = start
-        self.outcome: Outcome | None = None
-        self.call_id: str | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task, self._live = self._start()
-        try:
-            await self._live.until_begun()
-        except asyncio.CancelledError:
-            self._live.cancel("cancelled")
-            await _settled_quietly(self._task)
-            raise
-        self.call_id = self._live.call_id
-        return self
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """The events from the first on."""
-        async for event in self._live.events():
-            if isinstance(event, Settled):
-                self.outcome = event.outcome
-            yield event
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._live.cancel("cancelled" if kind is asyncio.CancelledError else "reader_gone")
-        await _settled_quietly(self._task)
-        if self.outcome is None and not self._task.cancelled() and not self._task.exception():
-            self.outcome = self._task.result()
-
-
-async def _lived(deps: GatewayDeps, ask: Ask, live: LiveCall) -> Outcome:
-    """`execute_ask`, whose end its readers learn of once it is durable."""
+async def _resumed(run: Run) -> Outcome:
     try:
-        outcome = await execute_ask(deps, ask, live=live)
+        return await drive_run(run)
+    finally:
+        run.deps.live.discard(run.call.id)
+
+
+async def _lived(work: Coroutine[Any, Any, Outcome], live: LiveCall) -> Outcome:
+    """`work`, whose end the readers of `live` learn of once it is durable."""
+    try:
+        outcome = await work
     except BaseException as error:
         live.failed(error)
         raise
     live.settled(outcome)
     return outcome
-
-
-async def _settled_quietly(task: asyncio.Task[Outcome]) -> None:
-    """Wait until `task` has ended, however it ends; a further cancellation ends the waiting."""
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()  # it is the readers' to raise; here it only counts as seen

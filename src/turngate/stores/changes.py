@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import sqlite3
 
-from turngate.errors import InvalidValue, ThreadBusy, ThreadMoved, UnknownCall
-from turngate.stores.rows import CallRow, ChangeRows, call_from_body
+from turngate.errors import InvalidValue, KeyReused, ThreadBusy, ThreadMoved, UnknownCall
+from turngate.records import Guard
+from turngate.stores.rows import CallRow, ChangeRows, call_from_row
 from turngate.stores.statements import (
     ACTIVE_CALL,
     BEGIN_OR_MOVE_THREAD,
+    CALL_BY_KEY,
     CLAIM_THREAD,
-    END_CALL,
+    GUARD_CALL,
+    INSERT_EVENTS,
     INSERT_LEDGER_ROW,
+    INSERT_STEP,
     INSERT_TURN,
     MOVE_THREAD,
     THREAD_LENGTH,
     TURN_EXISTS,
+    UPDATE_CALL,
 )
 
 __all__ = ["store_change"]
@@ -30,33 +35,53 @@ def store_change(db: sqlite3.Connection, rows: ChangeRows) -> int:
     The call is judged first, then the length, then the ids. Errors: `ThreadBusy`, `UnknownCall`,
     `ThreadMoved`, and `InvalidValue` for an id that the tenant already has.
     """
-    if rows.call is not None:
-        if rows.call.claims:
-            _claim(db, rows, rows.call)
-        else:
-            _end(db, rows, rows.call)
+    if rows.begin is not None:
+        _claim(db, rows, rows.begin)
+    if rows.guard is not None:
+        _update(db, rows, rows.guard)
     length = _moved_length(db, rows)
     if rows.turns:
         _insert_turns(db, rows, first=length - len(rows.turns))
     if rows.ledger:
         _insert_ledger(db, rows)
+    if rows.steps:
+        db.executemany(INSERT_STEP, [(rows.tenant, *step) for step in rows.steps])
+    if rows.events:
+        db.executemany(INSERT_EVENTS, [(rows.tenant, *batch) for batch in rows.events])
     return length
 
 
 def _claim(db: sqlite3.Connection, rows: ChangeRows, call: CallRow) -> None:
-    values = (rows.tenant, call.id, rows.thread, call.state, call.owner, call.body)
+    values = (
+        *(rows.tenant, call.id, rows.thread, call.state, call.owner, call.epoch, call.key),
+        *(rows.tenant, call.body),
+    )
     if db.execute(CLAIM_THREAD, values).rowcount == 1:
         return
     active = db.execute(ACTIVE_CALL, (rows.tenant, rows.thread)).fetchone()
-    if active is None:
-        raise InvalidValue(f"the tenant already has a call {call.id!r}")
-    raise ThreadBusy(rows.thread, call_id=call_from_body(active[0]).id)
+    if active is not None:
+        raise ThreadBusy(rows.thread, call_id=call_from_row(*active).id)
+    if call.key is not None:
+        earlier = db.execute(CALL_BY_KEY, (rows.tenant, call.key)).fetchone()
+        if earlier is not None:
+            raise KeyReused(call.key, call_id=call_from_row(*earlier).id)
+    raise InvalidValue(f"the tenant already has a call {call.id!r}")
 
 
-def _end(db: sqlite3.Connection, rows: ChangeRows, call: CallRow) -> None:
-    values = (call.state, call.body, rows.tenant, call.id, rows.thread, call.owner)
-    if db.execute(END_CALL, values).rowcount == 0:
-        raise UnknownCall(call.id)
+def _update(db: sqlite3.Connection, rows: ChangeRows, guard: Guard) -> None:
+    """Write the call's new record, if there is one, as the owner that `guard` names."""
+    guarded = (rows.tenant, guard.call, rows.thread, guard.owner, guard.epoch)
+    call = rows.update
+    if call is None:
+        done = db.execute(GUARD_CALL, guarded)
+    else:
+        values = (
+            *(call.state, call.owner, call.epoch, call.key),
+            *(len(rows.turns), rows.tenant, rows.thread, call.body),
+        )
+        done = db.execute(UPDATE_CALL, (*values, *guarded))
+    if done.rowcount == 0:
+        raise UnknownCall(guard.call)
 
 
 def _moved_length(db: sqlite3.Connection, rows: ChangeRows) -> int:

@@ -17,8 +17,10 @@ from turngate.errors import InvalidValue, StoreError
 from turngate.records import (
     CallRecord,
     Change,
+    Guard,
     LedgerRow,
     Scope,
+    Step,
     ThreadRecord,
     checked_thread_id,
 )
@@ -29,11 +31,12 @@ __all__ = [
     "CallRow",
     "ChangeRows",
     "ThreadRow",
-    "call_from_body",
+    "call_from_row",
     "change_rows",
     "cursor_after",
     "cursor_key",
     "moment",
+    "steps_from_bodies",
     "thread_from_row",
     "turns_from_bodies",
     "unix_us",
@@ -51,26 +54,28 @@ _encoder = msgspec.json.Encoder()
 _turn = msgspec.json.Decoder(Turn).decode
 _call = msgspec.json.Decoder(CallRecord).decode
 _ledger_row = msgspec.json.Decoder(LedgerRow).decode
+_step = msgspec.json.Decoder(Step).decode
 
-_Value = TypeVar("_Value", Turn, CallRecord, LedgerRow)
+_Value = TypeVar("_Value", Turn, CallRecord, LedgerRow, Step)
 
 
 class CallRow(NamedTuple):
-    """A call record as columns; `claims`: it is active, so it takes the thread."""
+    """A call record as columns."""
 
     id: str
     state: str
     owner: str
+    epoch: int
+    key: str | None
     body: str
-    claims: bool
 
 
 class ChangeRows(NamedTuple):
     """A change, checked and encoded: what is left is to write it.
 
     Shapes: `lengths` are the lowest and highest length that the thread may have; `turns` are
-    (id, body), `ledger` (id, call, body). `begins`: a missing thread begins with this change;
-    `touches`: an existing one is altered by it.
+    (id, body), `ledger` (id, call, body), `steps` and `events` (call, number, body). `begins`: a
+    missing thread begins with this change; `touches`: an existing one is altered by it.
     """
 
     tenant: str
@@ -80,8 +85,12 @@ class ChangeRows(NamedTuple):
     title: str | None
     user: str | None
     turns: tuple[tuple[str, str], ...]
-    call: CallRow | None
+    begin: CallRow | None
+    guard: Guard | None
+    update: CallRow | None
     ledger: tuple[tuple[str, str, str], ...]
+    steps: tuple[tuple[str, int, str], ...]
+    events: tuple[tuple[str, int, str], ...]
     begins: bool
     touches: bool
 
@@ -104,8 +113,18 @@ def change_rows(scope: Scope, change: Change) -> ChangeRows:
         title=title,
         user=user,
         turns=_turn_rows(change.turns),
-        call=None if change.call is None else _call_row(change.thread, change.call),
+        begin=None if change.begin is None else _call_row(change.thread, change.begin),
+        guard=_checked_guard(change),
+        update=None if change.update is None else _call_row(change.thread, change.update),
         ledger=_ledger_rows(change.ledger),
+        steps=tuple(
+            (_guarded_call(change), step.number, _document("step", step, _step))
+            for step in change.steps
+        ),
+        events=tuple(
+            (_guarded_call(change), batch.first, _body_text("event", batch.body))
+            for batch in change.events
+        ),
         begins=bool(change.turns) or title is not None or change.create,
         touches=bool(change.turns) or title is not None or user is not None,
     )
@@ -142,9 +161,33 @@ def _call_row(thread: str, call: CallRecord) -> CallRow:
         id=_id("call", call.id),
         state=call.state,
         owner=_id("owner", call.owner),
+        epoch=call.epoch,
+        key=_column_text("key", call.key) if call.key is not None else None,
         body=_document("call", call, _call),
-        claims=call.state == "active",
     )
+
+
+def _checked_guard(change: Change) -> Guard | None:
+    """The change's guard, once what needs one has it and means the same call."""
+    guard, update = change.guard, change.update
+    if guard is None and (update is not None or change.steps or change.events):
+        raise InvalidValue("an update, steps and events need the guard of their call")
+    if guard is not None and update is not None and update.id != guard.call:
+        raise InvalidValue("a change updates the call of its guard")
+    return guard
+
+
+def _guarded_call(change: Change) -> str:
+    assert change.guard is not None, "_checked_guard comes first"
+    return change.guard.call
+
+
+def _body_text(what: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"an {what} holds a lone surrogate, which is no text") from error
+    return text
 
 
 def _document(what: str, value: _Value, decode: Callable[[str], _Value]) -> str:
@@ -217,12 +260,21 @@ def turns_from_bodies(bodies: Iterable[tuple[str]]) -> list[Turn]:
         raise _damaged("turn") from error
 
 
-def call_from_body(body: str) -> CallRecord:
+def call_from_row(body: str, first: int | None) -> CallRecord:
     """The call of a row. Errors: a damaged row is a `StoreError`."""
     try:
-        return _call(body)
+        call = _call(body)
+        return call if first is None else msgspec.structs.replace(call, first=first)
     except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
         raise _damaged("call") from error
+
+
+def steps_from_bodies(bodies: Iterable[tuple[str]]) -> list[Step]:
+    """The steps of rows with one column, in their order. Errors: as for turns."""
+    try:
+        return [_step(body) for (body,) in bodies]
+    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
+        raise _damaged("step") from error
 
 
 def thread_from_row(row: ThreadRow) -> ThreadRecord:

@@ -18,10 +18,13 @@ from typing import Any
 
 from turngate.errors import InvalidValue, StoreError, ThreadNotFound, UnknownCall
 from turngate.records import (
+    CallPage,
     CallRecord,
     Change,
+    EventBatch,
     LostCall,
     Scope,
+    Step,
     ThreadPage,
     ThreadRecord,
     TurnPage,
@@ -31,17 +34,23 @@ from turngate.stores.connections import Connect, reading_connection, store_error
 from turngate.stores.group_commit import GroupCommit
 from turngate.stores.lock import WriterLock
 from turngate.stores.rows import (
-    call_from_body,
+    call_from_row,
     change_rows,
     cursor_after,
     cursor_key,
+    steps_from_bodies,
     thread_from_row,
     turns_from_bodies,
 )
 from turngate.stores.statements import (
     ACTIVE_CALL,
     CALL,
+    CALL_BY_KEY,
+    CALLS,
+    CALLS_OF_THREAD,
+    EVENTS,
     LOST_CALLS,
+    STEPS,
     THREAD,
     THREAD_LENGTH,
     THREADS,
@@ -179,19 +188,57 @@ class SqliteStore:
         found = self._rows(CALL, scope.tenant, call)
         if not found:
             raise UnknownCall(call)
-        return call_from_body(found[0][0])
+        return call_from_row(*found[0])
 
     async def active_call(self, scope: Scope, thread: str) -> CallRecord | None:
         """The active call of the thread, or None."""
         found = self._rows(ACTIVE_CALL, scope.tenant, thread)
-        return call_from_body(found[0][0]) if found else None
+        return call_from_row(*found[0]) if found else None
+
+    async def call_by_key(self, scope: Scope, key: str) -> CallRecord | None:
+        """The call that was begun with this key, or None."""
+        found = self._rows(CALL_BY_KEY, scope.tenant, key)
+        return call_from_row(*found[0]) if found else None
+
+    async def calls(
+        self,
+        scope: Scope,
+        *,
+        thread: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> CallPage:
+        """Calls of the tenant (of one thread), newest first; `limit` 1 to 1000."""
+        if not 1 <= limit <= THREADS_MAX:
+            raise InvalidValue(f"a page of calls has a limit of 1 to {THREADS_MAX}")
+        cursor = cursor_key(after)
+        if thread is None:
+            found = self._rows(CALLS, scope.tenant, *cursor, limit + 1)
+        else:
+            found = self._rows(CALLS_OF_THREAD, scope.tenant, thread, *cursor, limit + 1)
+        page = found[:limit]
+        return CallPage(
+            calls=tuple(call_from_row(body, first) for body, first, _, _ in page),
+            next=f"{page[-1][2]}:{page[-1][3]}" if len(found) > limit else None,
+        )
+
+    async def steps(self, scope: Scope, call: str) -> Sequence[Step]:
+        """The journalled steps of a call, in their order."""
+        return steps_from_bodies(self._rows(STEPS, scope.tenant, call))
+
+    async def events(self, scope: Scope, call: str) -> Sequence[EventBatch]:
+        """The stored events of a call, in their order."""
+        return [EventBatch(*row) for row in self._rows(EVENTS, scope.tenant, call)]
 
     async def lost_calls(self, owner: str) -> Sequence[LostCall]:
         """Active calls of any owner but `owner`, each with its own scope."""
         lost: list[LostCall] = []
         above = ("", "")
         while found := self._rows(LOST_CALLS, owner, *above, PIECE_ROWS):
-            lost += [LostCall(Scope(tenant), call_from_body(body)) for tenant, _, body in found]
+            lost += [
+                LostCall(Scope(tenant), call_from_row(body, first))
+                for tenant, _, body, first in found
+            ]
             above = found[-1][:2]
             await asyncio.sleep(0)
         return lost

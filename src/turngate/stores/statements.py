@@ -11,20 +11,28 @@ __all__ = [
     "ACTIVE_CALL",
     "BEGIN_OR_MOVE_THREAD",
     "CALL",
+    "CALLS",
+    "CALLS_OF_THREAD",
+    "CALL_BY_KEY",
     "CLAIM_THREAD",
-    "END_CALL",
+    "EVENTS",
+    "GUARD_CALL",
+    "INSERT_EVENTS",
     "INSERT_LEDGER_ROW",
+    "INSERT_STEP",
     "INSERT_TURN",
     "LOST_CALLS",
     "MIGRATIONS",
     "MOVE_THREAD",
     "RECORD_MIGRATION",
     "SCHEMA_VERSION",
+    "STEPS",
     "THREAD",
     "THREADS",
     "THREAD_LENGTH",
     "TURNS",
     "TURN_EXISTS",
+    "UPDATE_CALL",
 ]
 
 # ---------------------------------------------------------------------------------- schema
@@ -80,6 +88,33 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             call TEXT NOT NULL,
             body TEXT NOT NULL,
             PRIMARY KEY (tenant, id)
+        )
+        """,
+    ),
+    (
+        "ALTER TABLE calls ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE calls ADD COLUMN begun BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE calls ADD COLUMN key TEXT",
+        "ALTER TABLE calls ADD COLUMN first BIGINT",
+        "CREATE UNIQUE INDEX calls_key ON calls (tenant, key) WHERE key IS NOT NULL",
+        "CREATE INDEX calls_begun ON calls (tenant, begun, id)",
+        "CREATE INDEX calls_of_thread ON calls (tenant, thread, begun, id)",
+        """
+        CREATE TABLE steps (
+            tenant TEXT NOT NULL,
+            call TEXT NOT NULL,
+            number BIGINT NOT NULL,
+            body TEXT NOT NULL,
+            PRIMARY KEY (tenant, call, number)
+        )
+        """,
+        """
+        CREATE TABLE events (
+            tenant TEXT NOT NULL,
+            call TEXT NOT NULL,
+            first BIGINT NOT NULL,
+            body TEXT NOT NULL,
+            PRIMARY KEY (tenant, call, first)
         )
         """,
     ),
@@ -148,26 +183,67 @@ ORDER BY position
 # ----------------------------------------------------------------------- calls and ledger
 
 # Nothing is inserted where the id is taken or the thread has an active call; which, is asked then.
+# Parameters: tenant, id, thread, state, owner, epoch, key, tenant, body.
 CLAIM_THREAD = """
-INSERT INTO calls (tenant, id, thread, state, owner, body) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO calls (tenant, id, thread, state, owner, epoch, key, begun, body)
+VALUES (
+    ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(c.begun), 0) + 1 FROM calls c WHERE c.tenant = ?), ?
+)
 ON CONFLICT DO NOTHING
 """
 
-# Parameters: state, body, tenant, id, thread, owner.
-END_CALL = """
-UPDATE calls SET state = ?, body = ?
-WHERE tenant = ? AND id = ? AND thread = ? AND owner = ? AND state = 'active'
+# It changes nothing, but takes the row's lock in every database. Parameters: those of the guard.
+GUARD_CALL = """
+UPDATE calls SET epoch = epoch
+WHERE tenant = ? AND id = ? AND thread = ? AND owner = ? AND epoch = ? AND state = 'active'
 """
 
-CALL = "SELECT body FROM calls WHERE tenant = ? AND id = ?"
+# The first turn that the call adds will stand at the thread's present end: it runs before the
+# thread is moved. Parameters: state, owner, epoch, key, number of turns, tenant, thread, body, and
+# those of the guard: tenant, id, thread, owner, epoch.
+UPDATE_CALL = """
+UPDATE calls
+SET state = ?, owner = ?, epoch = ?, key = ?,
+    first = CASE WHEN ? > 0 THEN coalesce(
+        (SELECT t.length FROM threads t WHERE t.tenant = ? AND t.id = ?), 0) END,
+    body = ?
+WHERE tenant = ? AND id = ? AND thread = ? AND owner = ? AND epoch = ? AND state = 'active'
+"""
 
-ACTIVE_CALL = "SELECT body FROM calls WHERE tenant = ? AND thread = ? AND state = 'active'"
+CALL = "SELECT body, first FROM calls WHERE tenant = ? AND id = ?"
+
+ACTIVE_CALL = "SELECT body, first FROM calls WHERE tenant = ? AND thread = ? AND state = 'active'"
+
+CALL_BY_KEY = "SELECT body, first FROM calls WHERE tenant = ? AND key = ?"
+
+# Parameters: tenant, then the cursor (begun, id) below which the page begins, then the limit.
+CALLS = """
+SELECT body, first, begun, id FROM calls WHERE tenant = ? AND (begun, id) < (?, ?)
+ORDER BY begun DESC, id DESC LIMIT ?
+"""
+
+# Parameters: tenant, thread, the cursor, the limit.
+CALLS_OF_THREAD = """
+SELECT body, first, begun, id FROM calls
+WHERE tenant = ? AND thread = ? AND (begun, id) < (?, ?)
+ORDER BY begun DESC, id DESC LIMIT ?
+"""
 
 # Parameters: the living owner, then (tenant, thread) above which the piece begins, then the limit.
 LOST_CALLS = """
-SELECT tenant, thread, body FROM calls
+SELECT tenant, thread, body, first FROM calls
 WHERE state = 'active' AND owner <> ? AND (tenant, thread) > (?, ?)
 ORDER BY tenant, thread LIMIT ?
 """
 
 INSERT_LEDGER_ROW = "INSERT INTO ledger (tenant, id, call, body) VALUES (?, ?, ?, ?)"
+
+# ------------------------------------------------------------------------ steps and events
+
+INSERT_STEP = "INSERT INTO steps (tenant, call, number, body) VALUES (?, ?, ?, ?)"
+
+STEPS = "SELECT body FROM steps WHERE tenant = ? AND call = ? ORDER BY number"
+
+INSERT_EVENTS = "INSERT INTO events (tenant, call, first, body) VALUES (?, ?, ?, ?)"
+
+EVENTS = "SELECT first, body FROM events WHERE tenant = ? AND call = ? ORDER BY first"

@@ -138,7 +138,7 @@ def main() -> int:
     faults: list[str] = []
     for round_ in range(rounds):
         db = folder / "turngate.db"
-        said = killed_round(db, round_, chance.uniform(0.0, 0.03), bug)
+        said = killed_round(db, round_, chance.uniform(0.0, 0.05), bug)
         acknowledged += sum(line.startswith("! ") for line in said)
         faults += asyncio.run(faults_after(db, round_, said))
     print(f"{rounds} kills, {acknowledged} acknowledged answers, {len(faults)} faults")

@@ -130,7 +130,9 @@ async def test_a_listing_takes_one_statement(tmp_path: Path) -> None:
 READING = ["THREAD", "THREADS", "THREAD_LENGTH", "TURNS", "TURN_EXISTS", "CALL", "ACTIVE_CALL"]
 
 
-@pytest.mark.parametrize("name", [*READING, "MOVE_THREAD", "END_CALL", "LOST_CALLS"])
+@pytest.mark.parametrize(
+    "name", [*READING, "MOVE_THREAD", "UPDATE_CALL", "GUARD_CALL", "LOST_CALLS"]
+)
 def test_a_statement_walks_along_a_key(name: str) -> None:
     """[S24] No statement of a call scans a table or sorts."""
     with closing(sqlite3.connect(":memory:")) as db:

@@ -49,8 +49,8 @@ def test_an_error_is_lines_on_stderr(capsys: pytest.CaptureFixture[str]) -> None
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        "error: x.db is open for writing in another process (process 7)\n"
-        "hint:  Stop that process, or use PostgreSQL for more than one writing process.\n"
+        "error: x.db is open for writing elsewhere (process 7)\n"
+        "hint:  Close it there, or use PostgreSQL for more than one writing process.\n"
     )
 
 

@@ -13,7 +13,7 @@ from turngate.errors import InvalidValue, StoreError
 from turngate.records import CallRecord, Change, LedgerRow, Scope
 from turngate.stores.rows import (
     INTEGER_MAX,
-    call_from_body,
+    call_from_row,
     change_rows,
     cursor_after,
     cursor_key,
@@ -115,12 +115,13 @@ def test_turns_come_back_equal(values: list[Turn]) -> None:
 
 @given(calls)
 def test_a_call_comes_back_equal(value: CallRecord) -> None:
-    """Any call is read as it was written, and claims just when it is active."""
-    row = change_rows(SCOPE, change(call=value)).call
+    """Any call is read as it was written, with the position that the store adds."""
+    row = change_rows(SCOPE, change(begin=value)).begin
     assert row is not None
-    assert call_from_body(row.body) == value
+    assert call_from_row(row.body, None) == value
+    assert call_from_row(row.body, 7).first == 7
     assert (row.id, row.owner, row.state) == (value.id, value.owner, value.state)
-    assert row.claims == (value.state == "active")
+    assert (row.epoch, row.key) == (value.epoch, value.key)
 
 
 @given(ledger_rows)
@@ -190,7 +191,7 @@ def test_a_call_with_a_naive_time_is_refused(field: str) -> None:
         id="call_1", thread="t", kind="ask", state="failed", owner="b", position=0, **fields
     )
     with pytest.raises(InvalidValue, match="zone"):
-        change_rows(SCOPE, change(call=call))
+        change_rows(SCOPE, change(begin=call))
 
 
 def test_a_ledger_row_with_a_naive_time_is_refused() -> None:
@@ -222,7 +223,7 @@ def test_a_damaged_row_is_a_store_error(body: str) -> None:
         turns_from_bodies([(body,)])
     assert caught.value.hint is not None
     with pytest.raises(StoreError):
-        call_from_body(body)
+        call_from_row(body, None)
 
 
 def test_a_naive_time_in_a_row_is_a_store_error() -> None:

@@ -32,7 +32,7 @@ def test_each_key_begins_with_the_tenant() -> None:
     schema = "\n".join(statement for step in MIGRATIONS for statement in step)
     keys = re.findall(r"PRIMARY KEY \((\w+)", schema) + re.findall(r" ON \w+ \((\w+)", schema)
     assert set(keys) == {"tenant"}
-    assert len(keys) == 7
+    assert len(keys) == 12
 
 
 @pytest.mark.parametrize(
