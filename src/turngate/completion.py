@@ -123,15 +123,20 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 class CompletionSession(Protocol):
     """What one policy sees of one request. A subclass may leave out what it does not watch."""
 
+    # Bodies that return are no abstract ones, so that a type checker lets them be left out.
+
     def part(self, part: ModelPart) -> None:
         """Observe a part immediately before it is yielded; raise to end the stream unyielded."""
+        return
 
     def finish(self, reason: str) -> None:
         """Observe the result's finish reason: ``stop``, ``length``, ``tool_calls`` or
         ``content_filter``."""
+        return
 
     def end(self) -> None:
         """Observe that the stream's end marker arrived."""
+        return
 
 
 class CompletionPolicy(Protocol):

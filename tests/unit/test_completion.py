@@ -120,7 +120,7 @@ def test_session_may_have_its_calls_as_attributes() -> None:
     """Structural typing: a call put onto the object alone is called too."""
     seen: list[ModelPart] = []
     session = EndWatcher()
-    session.part = seen.append  # type: ignore[method-assign]
+    session.part = seen.append  # type: ignore[method-assign, assignment]
     group = SessionGroup([session, Recorder()])
     group.part("x")
     assert seen == ["x"]

@@ -25,7 +25,6 @@ Connect = Callable[..., sqlite3.Connection]
 # Each commit goes to the write-ahead log alone. After 16,000 pages (64 MB) one commit has to move
 # them into the database first: about 0.1 s, and seldom enough to be outside the 99th percentile.
 WRITER_PRAGMAS = (
-    "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",  # macOS: an fsync alone leaves the data in the disk's cache
     "PRAGMA wal_autocheckpoint = 16000",
@@ -50,6 +49,7 @@ def writing_connection(path: Path, *, connect: Connect, wait_s: float) -> sqlite
     try:
         # First of all, so that another program's database is refused before it is altered.
         _refuse_foreign(db, path)
+        _keep_log(db, path)
         for pragma in WRITER_PRAGMAS:
             db.execute(pragma)
         migrate(db, path)
@@ -143,6 +143,15 @@ def _refuse_foreign(db: sqlite3.Connection, path: Path) -> None:
     if tables and schema_version(db) == 0:
         raise StoreError(
             f"{path} is the database of another program", hint="Name a file of its own."
+        )
+
+
+def _keep_log(db: sqlite3.Connection, path: Path) -> None:
+    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":  # SQLite says so by its answer alone
+        raise StoreError(
+            f"{path} can't have a write-ahead log here (journal mode {mode!r})",
+            hint="Keep the database on a local disk.",
         )
 
 

@@ -29,7 +29,7 @@ BATCH_JOBS_MAX = 256
 LOOK_S = 0.001  # how often the loop looks, while jobs are under way
 LOOK_S_MAX = 0.016  # and how seldom it comes to look at jobs that take long
 LEND_S = 0.005  # how long it then lends itself, at most
-LEND_DISK_S = 0.001  # and without anything coming of it while the thread may be at the disk
+LEND_DISK_S = 0.001  # of it while the thread may be at the disk, at the first look
 BUSY_SHARE = 0.25  # of a core: with less, the loop has idle time, and the thread what it needs
 LOOKS_MAX = 6  # then it lends anyway: beside other programs a busy loop may get less of a core
 
@@ -135,11 +135,16 @@ class Writer:
             self._look_later()
 
     def _lend(self) -> None:
-        """Block without the GIL until nothing is under way, or the thread has had its share."""
+        """Block without the GIL until nothing is under way, or the thread has had its share.
+
+        At the disk the share grows with the looks that found nothing, for the thread may be back
+        already and lose the race for the GIL, or for a core.
+        """
         until = time.perf_counter() + LEND_S
+        at_disk_s = LEND_DISK_S * self._looks
         try:
             while self._under_way and (left_s := until - time.perf_counter()) > 0:
-                wait_s = min(left_s, LEND_DISK_S) if self._at_disk else left_s
+                wait_s = min(left_s, at_disk_s) if self._at_disk else left_s
                 self._resolve(self._done.get(timeout=wait_s))
         except Empty:
             pass

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,6 +185,20 @@ async def test_what_is_no_database_is_refused(path: Path, read_only: bool) -> No
     assert content(path) == b"not a database " * 100
 
 
+async def test_a_disk_without_a_write_ahead_log_is_refused(path: Path) -> None:
+    """[S28] Where SQLite falls back to another journal, by its answer alone, nothing is begun."""
+
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+            if statement == "PRAGMA journal_mode = WAL":
+                statement = "SELECT 'delete'"
+            return super().execute(statement, *parameters)
+
+    with pytest.raises(StoreError, match="write-ahead log") as caught:
+        await SqliteStore.open(path, connect=Connection)
+    assert caught.value.hint is not None
+
+
 @pytest.mark.parametrize("name", ["", ":memory:", "file:x?mode=memory", ".", "missing/turngate.db"])
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_path_that_can_be_no_database_is_refused(
@@ -233,10 +248,12 @@ async def test_reading_works_without_a_log(path: Path) -> None:
     await append(writer, "t", "x")
     await writer.aclose()
     assert not path.with_name(path.name + "-wal").exists()
+    before = content(path)
     reader = await SqliteStore.open(path, read_only=True)
     assert await texts(reader, "t") == ["x"]
     assert await reader.lost_calls("boot_1") == []
     await reader.aclose()
+    assert content(path) == before
 
 
 async def test_reading_works_after_a_crash(path: Path, tmp_path: Path) -> None:

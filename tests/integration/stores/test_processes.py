@@ -32,7 +32,7 @@ async def test_a_second_process_is_refused_and_told_by_whom(path: Path) -> None:
         begun = time.perf_counter()
         with pytest.raises(StoreInUse) as caught:
             await SqliteStore.open(path)
-        assert time.perf_counter() - begun < 0.5
+        assert time.perf_counter() - begun < 2
         assert re.fullmatch(
             rf"process {other.pid} on \S+, since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00",
             caught.value.owner,
@@ -80,7 +80,7 @@ async def test_many_tasks_and_processes_share_one_file(path: Path) -> None:
             reader.kill()
             readings = [reading.split() for reading in rest(reader)]
             assert len(readings) > 20
-            assert max(float(seconds) for _, seconds in readings) < 0.5
+            assert max(float(seconds) for _, seconds in readings) < 0.9  # of a lock of 1 s
             assert int(readings[-1][0]) > int(readings[0][0])
     for number in range(100):
         assert await texts(store, f"t{number}") == [f"turn {n}" for n in range(4)]
