@@ -33,6 +33,7 @@ __all__ = [
     "Fold",
     "FunctionCallDelta",
     "ModelPart",
+    "OutputSchema",
     "ReasoningDelta",
     "SessionGroup",
     "SessionState",
@@ -111,6 +112,14 @@ class CallOptions(Struct, frozen=True, kw_only=True):
     extra_headers: Mapping[str, str] | None = None
 
 
+class OutputSchema(Struct, frozen=True, kw_only=True):
+    """A JSON schema that the answer's text has to fit; `strict` where the server may enforce it."""
+
+    name: str
+    schema: Mapping[str, Any]
+    strict: bool = False
+
+
 class ChatRequest(Struct, frozen=True, kw_only=True):
     """One request to a model, as a `ChatProvider` sees it. `model` None: the provider's own."""
 
@@ -118,6 +127,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     options: CallOptions = CallOptions()
     model: str | None = None
+    output: OutputSchema | None = None
 
 
 class CompletionSession(Protocol):

@@ -199,10 +199,13 @@ def _repaired_call(call: ToolCall) -> ToolCall:
 
 def _is_runnable(call: ToolCall) -> bool:
     """Whether the arguments are a JSON object, or empty as for a function without parameters."""
-    if call.arguments == "{}" or not call.arguments.strip():
-        return True
+    return call.arguments == "{}" or not call.arguments.strip() or is_json_object(call.arguments)
+
+
+def is_json_object(text: str) -> bool:
+    """Whether `text` is one JSON object, and nothing after it."""
     try:
-        _OBJECT.decode(call.arguments)
+        _OBJECT.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return False
     return True

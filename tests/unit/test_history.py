@@ -45,6 +45,10 @@ def calls(*ids: str, arguments: str = "{}") -> AssistantMessage:
     )
 
 
+def blank_calls(call_id: str) -> AssistantMessage:
+    return msgspec.structs.replace(calls(call_id), text=" \n")
+
+
 def answer(call_id: str, content: str = "r") -> ToolMessage:
     return ToolMessage(call_id=call_id, content=content)
 
@@ -376,6 +380,16 @@ def test_target_checker_sees_each_fault(history: list[Message], target: Target) 
             [calls("c1"), calls("c1"), answer("c1", "new"), answer("c1", "late")],
             [calls("c1"), made_up("c1"), calls("c1"), answer("c1", "new")],
             id="a result is for the newest call of its id",
+        ),
+        pytest.param(
+            [calls("c1"), calls("c1"), user(), answer("c1", "new")],
+            [calls("c1"), made_up("c1"), calls("c1"), answer("c1", "new"), user()],
+            id="a late result is for the newest call of its id",
+        ),
+        pytest.param(
+            [blank_calls("c1"), answer("c1"), blank_calls("c2")],
+            [calls("c1"), answer("c1"), calls("c2"), made_up("c2")],
+            id="blank text beside calls goes",
         ),
         pytest.param(
             [calls("c", "c"), answer("c", "1"), answer("c", "2")],

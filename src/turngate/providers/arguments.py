@@ -2,16 +2,16 @@
 
 Most servers send pieces. Some send with every delta everything so far, and some repeat the whole at
 the end. A delta that begins with everything held may be a piece all the same (``{"a":`` and
-``{"a":1}`` are pieces of ``{"a":{"a":1}}``), and what was passed on can't be taken back. So two
-readings are kept:
+``{"a":1}`` are pieces of ``{"a":{"a":1}}``), and what was passed on can't be taken back. So there is
+more than one reading of the deltas:
 
     joined       all deltas, one after the other
-    restarted    what came since the last delta that began with everything before it
+    restarted    the deltas from the last one on that began with the whole of a reading before it
 
-While they are equal, each delta is passed on at once. From the first delta on that makes them
-differ, nothing is passed on until the end, where the first that applies is taken: *joined* if it is
-JSON; *restarted* if it is JSON, or if the last delta was a restart; else *joined*. No JSON text is
-ever damaged by this, however it is cut into pieces, since for it *joined* is always JSON.
+While there is no restart, each delta is passed on at once. From the first on, nothing is passed on
+until the end, where the first that applies is taken: *joined* if it is JSON; the newest *restarted*
+that is JSON, or the newest one if the last delta was a restart; else *joined*. No JSON text is ever
+damaged by this, however it is cut into pieces, since for it *joined* is always JSON.
 
 Some servers begin with ``{}`` as a placeholder. An empty object is therefore held back until the
 end, and dropped if an object follows.
@@ -28,6 +28,11 @@ __all__ = ["Arguments"]
 _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
+# With each delta of a cumulative server a reading begins. Only the newest can still be the right one,
+# and the few before it where a piece looked like a restart.
+_RESTARTED_MAX = 3
+
+
 class Arguments:
     """The arguments of one call: `pieces` holds all deltas, and `size` counts their characters.
 
@@ -41,7 +46,6 @@ class Arguments:
         "_is_restart",
         "_passed_size",
         "_restarted",
-        "_restarted_size",
         "is_flowing",
         "pieces",
         "size",
@@ -52,9 +56,8 @@ class Arguments:
         self.is_flowing = True
         self.pieces: list[str] = []
         self._passed_size = 0
-        self._restarted: list[str] = []  # of the second reading, once it differs
-        self._restarted_size = 0
-        self._is_restart = False
+        self._restarted: list[_Reading] = []  # further readings, the newest last
+        self._is_restart = False  # the last delta was one
         self._is_placeholder = False  # all that is held is an empty object, not passed on
         self._braces = _Braces()
 
@@ -63,47 +66,24 @@ class Arguments:
         if not delta:
             return ""
         if not self.pieces and delta.strip() == "{}":
-            self._hold_placeholder(delta)
+            self._is_placeholder = True
+            self.is_flowing = False
+            self._add(delta)
             return ""
         before = self._end_placeholder(delta) if self._is_placeholder else ""
-        if self.is_flowing and not _begins_again(delta, self.pieces, self.size):
-            self.pieces.append(delta)
-            self.size += len(delta)
+        self._is_restart = self.is_begun_again_by(delta)
+        if self.is_flowing and not self._is_restart:
+            self._add(delta)
             return before + delta
         if self.is_flowing:
             self.is_flowing = False
             self._passed_size = self.size
-            self._restarted = list(self.pieces)
-            self._restarted_size = self.size
-        self._hold(delta)
-        return before
-
-    def _hold_placeholder(self, delta: str) -> None:
-        self._is_placeholder = True
-        self.is_flowing = False
-        self.pieces.append(delta)
-        self.size = len(delta)
-
-    def _end_placeholder(self, delta: str) -> str:
-        """The empty object that was held, if `delta` does not show that it was a placeholder."""
-        self._is_placeholder = False
-        self.is_flowing = True
-        if delta.lstrip()[:1] != "{":
-            return "".join(self.pieces)
-        self.pieces.clear()
-        self.size = 0
-        self._braces = _Braces()
-        return ""
-
-    def _hold(self, delta: str) -> None:
-        self._is_restart = _begins_again(delta, self._restarted, self._restarted_size)
+        self._add(delta)
+        for reading in self._restarted:
+            reading.add(delta)
         if self._is_restart:
-            self._restarted = []
-            self._restarted_size = 0
-        self._restarted.append(delta)
-        self._restarted_size += len(delta)
-        self.pieces.append(delta)
-        self.size += len(delta)
+            self._restarted = [*self._restarted, _Reading(delta)][-_RESTARTED_MAX:]
+        return before
 
     def close(self) -> str:
         """The text that is left to be passed on at the end (empty: none)."""
@@ -112,9 +92,7 @@ class Arguments:
             return joined
         if self.is_flowing:
             return ""
-        restarted = "".join(self._restarted)
-        is_joined = _is_json(joined) or not (self._is_restart or _is_json(restarted))
-        return (joined if is_joined else restarted)[self._passed_size :]
+        return self._reading(joined)[self._passed_size :]
 
     @property
     def is_closed(self) -> bool:
@@ -128,13 +106,50 @@ class Arguments:
         """Whether `delta` is, or may be, all that is held once more, and what follows it."""
         if self._is_placeholder:
             return delta.lstrip()[:1] == "{"
-        if self.is_flowing:
-            return _begins_again(delta, self.pieces, self.size)
-        return _begins_again(delta, self._restarted, self._restarted_size)
+        if 0 < self.size <= len(delta) and delta.startswith("".join(self.pieces)):
+            return True
+        return any(reading.is_begun_again_by(delta) for reading in self._restarted)
+
+    def _add(self, delta: str) -> None:
+        self.pieces.append(delta)
+        self.size += len(delta)
+
+    def _end_placeholder(self, delta: str) -> str:
+        """The empty object that was held, if `delta` does not show that it was a placeholder."""
+        self._is_placeholder = False
+        self.is_flowing = True
+        if delta.lstrip()[:1] != "{":
+            return "".join(self.pieces)
+        self.pieces.clear()
+        self.size = 0
+        self._braces = _Braces()
+        return ""
+
+    def _reading(self, joined: str) -> str:
+        if _is_json(joined):
+            return joined
+        newest_first = ["".join(reading.pieces) for reading in reversed(self._restarted)]
+        whole = next((text for text in newest_first if _is_json(text)), None)
+        if whole is not None:
+            return whole
+        return newest_first[0] if self._is_restart else joined
 
 
-def _begins_again(delta: str, held: list[str], held_size: int) -> bool:
-    return 0 < held_size <= len(delta) and delta.startswith("".join(held))
+class _Reading:
+    """The text since a restart."""
+
+    __slots__ = ("pieces", "size")
+
+    def __init__(self, delta: str) -> None:
+        self.pieces = [delta]
+        self.size = len(delta)
+
+    def add(self, delta: str) -> None:
+        self.pieces.append(delta)
+        self.size += len(delta)
+
+    def is_begun_again_by(self, delta: str) -> bool:
+        return self.size <= len(delta) and delta.startswith("".join(self.pieces))
 
 
 def _is_json(text: str) -> bool:

@@ -108,8 +108,7 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
         for field, value in (("name", self.name), ("model", self.model)):
             if value is not None and not _is_text(value):
                 raise InvalidValue(f"{field} is a text that is not empty, or None")
-        headers = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
-        msgspec.structs.force_setattr(self, "headers", checked_headers(tuple(headers)))
+        msgspec.structs.force_setattr(self, "headers", checked_headers(self.headers))
         checked_extra_body(self.extra_body)
         for field in (*_SECONDS, *_SECONDS_OR_NONE):
             _check_number(field, getattr(self, field), least=0.0, more=field in _SECONDS)
@@ -153,7 +152,13 @@ def checked_headers(
 
     Errors: `InvalidValue`, which shows no value.
     """
-    pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    given = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        pairs = tuple((name, value) for name, value in given)
+    except (TypeError, ValueError):
+        raise InvalidValue(
+            "headers are a mapping, or a tuple of pairs of a name and a value"
+        ) from None
     for name, value in pairs:
         if not _is_text(name) or not _HEADER_NAME.fullmatch(name):
             raise InvalidValue("a header's name is letters, digits and hyphens")

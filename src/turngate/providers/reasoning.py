@@ -17,6 +17,7 @@ class Reasoning:
 
     def __init__(self) -> None:
         self._details: list[Any] = []
+        self._pieces: dict[str, list[str]] = {}  # of the last detail's readable members
         self._is_plain = False  # one of the plain members has been seen
 
     def take(self, delta: Delta) -> str:
@@ -37,20 +38,31 @@ class Reasoning:
 
     def kept(self) -> dict[str, Any]:
         """The member that goes back onto the wire with this answer; empty for none."""
+        self._join_pieces()
         return {"reasoning_details": self._details} if self._details else {}
 
     def _keep(self, detail: Any) -> None:
         """Hold `detail`; a further piece of the last one of its kind and index is joined to it."""
-        last = self._details[-1] if self._details else None
-        if not (isinstance(detail, dict) and isinstance(last, dict) and _is_piece_of(last, detail)):
-            self._details.append(dict(detail) if isinstance(detail, dict) else detail)
+        if not isinstance(detail, dict):
+            self._join_pieces()
+            self._details.append(detail)
             return
+        last = self._details[-1] if self._details else None
+        if not (isinstance(last, dict) and _is_piece_of(last, detail)):
+            self._join_pieces()
+            last = {}
+            self._details.append(last)
         for name, value in detail.items():
             if name in _READABLE and isinstance(value, str):
-                before = last.get(name)
-                last[name] = (before if isinstance(before, str) else "") + value
-            elif value is not None:
+                self._pieces.setdefault(name, []).append(value)
+                last[name] = ""  # its place; the pieces are joined once, at the end
+            elif value is not None or name not in last:
                 last[name] = value
+
+    def _join_pieces(self) -> None:
+        for name, pieces in self._pieces.items():
+            self._details[-1][name] = "".join(pieces)
+        self._pieces = {}
 
 
 def _is_piece_of(last: dict[str, Any], detail: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeGuard
+from typing import Any, Generic, Self, TypeGuard, TypeVar, overload
 
 import msgspec
 from msgspec import Struct
@@ -29,19 +29,23 @@ from turngate.completion import (
 )
 from turngate.errors import InvalidValue, PolicyStopped, ProviderError
 from turngate.history import paired_history
-from turngate.messages import Message, UserMessage
+from turngate.messages import AssistantMessage, Message, UserMessage
 from turngate.protocols import ChatProvider
 from turngate.providers.finish import finish_reason
+from turngate.providers.outputs import OutputMismatch, output_schema, parsed_output
 from turngate.results import ModelResult
 from turngate.values import Target, ToolSpec
 
 __all__ = ["Invocation", "ModelRunner", "PartStream"]
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
-class Invocation(Struct, frozen=True):
-    """What `ModelRunner.invoke` gives: the text, and the whole result behind it."""
 
-    value: str
+class Invocation(Struct, Generic[T_co], frozen=True):
+    """What `ModelRunner.invoke` gives: the text or the typed value, and the result behind it."""
+
+    value: T_co
     result: ModelResult
 
 
@@ -81,19 +85,60 @@ class ModelRunner:
         finally:
             await run.aclose()
 
+    @overload
     async def invoke(
         self,
         input: str | Message | Sequence[Message],
         *,
+        output: None = None,
         tools: Sequence[ToolSpec] = (),
         options: CallOptions | None = None,
-    ) -> Invocation:
+    ) -> Invocation[str]: ...
+    @overload
+    async def invoke(
+        self,
+        input: str | Message | Sequence[Message],
+        *,
+        output: type[T],
+        repair: bool = False,
+        options: CallOptions | None = None,
+    ) -> Invocation[T]: ...
+    async def invoke(
+        self,
+        input: str | Message | Sequence[Message],
+        *,
+        output: type[Any] | None = None,
+        repair: bool = False,
+        tools: Sequence[ToolSpec] = (),
+        options: CallOptions | None = None,
+    ) -> Invocation[Any]:
         """The model's answer to a text or to messages, which are repaired where need be.
 
-        Errors: as of `complete`; `InvalidMessage`; `InvalidValue` where there is nothing to send.
+        With `output` (a struct, a dataclass, a Pydantic model) the server is asked for JSON of
+        that schema, and `value` is of that type; `repair` asks once more where it does not fit.
+        Errors: as of `complete`; `InvalidMessage`; `InvalidValue` where there is nothing to send;
+        `ProviderError` with reason ``invalid_output``, ``refusal`` or ``length`` where there is
+        no value, and the result as `partial`.
         """
-        result = await self.complete(self._request(input, tools, options))
-        return Invocation(result.text, result)
+        request = self._request(input, tools, options)
+        if output is None:
+            result = await self.complete(request)
+            return Invocation(result.text, result)
+        request = msgspec.structs.replace(request, output=output_schema(output))
+        result = await self.complete(request)
+        try:
+            return Invocation(_checked_value(output, result), result)
+        except OutputMismatch as mismatch:
+            if not repair:
+                raise _no_value(result, mismatch) from None
+            again = f"The answer does not fit: {mismatch}. Answer with the corrected JSON alone."
+        messages = (*request.messages, AssistantMessage(text=result.text), UserMessage((again,)))
+        request = msgspec.structs.replace(request, messages=tuple(paired_history(messages)))
+        result = await self.complete(request)
+        try:
+            return Invocation(_checked_value(output, result), result)
+        except OutputMismatch as mismatch:
+            raise _no_value(result, mismatch) from None
 
     def stream(
         self,
@@ -243,6 +288,28 @@ class _Run:
         close = getattr(self.items, "aclose", None)
         if close is not None:
             await close()
+
+
+def _checked_value(output: type[T], result: ModelResult) -> T:
+    """The value of a whole answer. Errors: `OutputMismatch`; `ProviderError` for no answer."""
+    if result.refused or result.finish_reason == "content_filter":
+        raise ProviderError(
+            "the model refused to answer", code="provider", reason="refusal", partial=result
+        )
+    if result.finish_reason == "length":
+        raise ProviderError(
+            "the output limit cut the JSON", code="truncated", reason="length", partial=result
+        )
+    return parsed_output(output, result.text)
+
+
+def _no_value(result: ModelResult, mismatch: OutputMismatch) -> ProviderError:
+    return ProviderError(
+        f"the answer does not fit its schema, at {mismatch.place}",
+        code="protocol",
+        reason="invalid_output",
+        partial=result,
+    )
 
 
 def _out_of_order(what: str) -> ProviderError:

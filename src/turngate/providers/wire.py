@@ -183,6 +183,11 @@ def request_body(
             value = getattr(options, name)
             if value is not None:
                 body[name] = value
+    if request.output is not None:
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": msgspec.structs.asdict(request.output),
+        }
     body.update(extra_body or {})
     body.update(checked_extra_body(options.extra_body) or {})
     return _encoded(body)
@@ -190,6 +195,8 @@ def request_body(
 
 def checked_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """`extra_body`, once it does not ask for several answers (else `InvalidValue`)."""
+    if extra_body is not None and not isinstance(extra_body, Mapping):
+        raise InvalidValue("extra_body is a mapping of members to values, or None")
     if extra_body is not None and extra_body.get("n") not in (None, 1):
         raise InvalidValue("extra_body asks for n other than 1: an exchange has one answer")
     return extra_body

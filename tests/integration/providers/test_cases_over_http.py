@@ -9,6 +9,7 @@ from tests.unit.providers.support import CASES, Case, Outcome, check
 from turngate.completion import Fold
 from turngate.errors import ProviderError
 from turngate.providers import CompatibleModelProvider, ModelRunner, ProviderConfig
+from turngate.results import ModelResult
 
 
 def response_of(case: Case, *, pause_s: float) -> Response:
@@ -25,28 +26,35 @@ def response_of(case: Case, *, pause_s: float) -> Response:
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 async def test_case_has_its_outcome_over_http(case: Case) -> None:
     """Streamed, invoked and cut by the network as in the case, the outcome is the expected one."""
-    config = {"model": "demo-1", "retries": 0, "api_key": "sk-secret"}
-    async with (
-        Upstream(response_of(case, pause_s=0.002)) as upstream,
-        CompatibleModelProvider(ProviderConfig(base_url=upstream.url, **config)) as provider,
-    ):
-        fold = Fold()
-        try:
-            async with ModelRunner(provider).stream("hi") as stream:
-                async for part in stream:
-                    fold.add(part)
-            assert stream.result is not None
-            outcome = Outcome(result=stream.result, error=None)
-        except ProviderError as error:
-            assert "sk-secret" not in str(error)
-            assert error.status == case.status
-            assert (error.partial is None) == fold.is_empty
-            outcome = Outcome(result=fold.result(), error=error)
-        check(case, outcome)
-        # The law: the parts alone give text, reasoning and calls of the result.
-        folded = fold.result()
-        assert folded.text == outcome.result.text
-        assert folded.reasoning == outcome.result.reasoning
-        assert [(c.id, c.name, c.arguments) for c in folded.tool_calls] == [
-            (c.id, c.name, c.arguments) for c in outcome.result.tool_calls
-        ]
+    async with Upstream(response_of(case, pause_s=0.002)) as upstream:
+        config = ProviderConfig(
+            base_url=upstream.url, model="demo-1", retries=0, api_key="sk-secret"
+        )
+        async with CompatibleModelProvider(config) as provider:
+            outcome, folded = await exchange(ModelRunner(provider))
+    check(case, outcome)
+    # The law: the parts alone give text, reasoning and calls of the result.
+    assert folded.text == outcome.result.text
+    assert folded.reasoning == outcome.result.reasoning
+    assert [(c.id, c.name, c.arguments) for c in folded.tool_calls] == [
+        (c.id, c.name, c.arguments) for c in outcome.result.tool_calls
+    ]
+    if outcome.error is not None:
+        assert "sk-secret" not in str(outcome.error)
+        assert outcome.error.status == case.status
+        assert outcome.error.partial == (folded if folded != Fold().result() else None)
+
+
+async def exchange(runner: ModelRunner) -> tuple[Outcome, ModelResult]:
+    """The outcome of one exchange, and the fold of the parts that it yielded."""
+    fold = Fold()
+    failure: ProviderError | None = None
+    stream = runner.stream("hi")
+    try:
+        async with stream:
+            async for part in stream:
+                fold.add(part)
+    except ProviderError as error:
+        failure = error
+    result = stream.result if stream.result is not None else fold.result()
+    return Outcome(result=result, error=failure), fold.result()

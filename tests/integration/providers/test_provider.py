@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from turngate.providers import (
     ProviderConfig,
     StreamEnd,
 )
+
+import_module("aiohttp")  # so that no time limit below pays for its import
 
 
 def text_chunk(text: str, finish: str | None = None) -> dict[str, Any]:
@@ -141,9 +144,9 @@ async def test_end_tells_model_and_request_id() -> None:
     async with served(first, second) as (_, provider):
         ends = []
         for _ in range(2):
-            async for item in provider.stream(REQUEST):
-                if isinstance(item, StreamEnd):
-                    ends.append((item.request_id, item.model))
+            *_, end = [item async for item in provider.stream(REQUEST)]
+            assert isinstance(end, StreamEnd)
+            ends.append((end.request_id, end.model))
         assert ends == [("r1", "m"), ("cmpl-1", "m-7")]
 
 
@@ -169,8 +172,7 @@ async def test_cancelling_before_the_head_cuts_the_connection() -> None:
     """A server that has not answered yet is left as well."""
     async with served(Response(head_delay_s=60)) as (upstream, provider):
         task = asyncio.create_task(ModelRunner(provider).complete(REQUEST))
-        while not upstream.requests:
-            await asyncio.sleep(0.01)
+        await upstream.asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -343,31 +345,31 @@ async def test_refused_stream_options_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("response", "config", "reason"),
     [
-        (Response(head_delay_s=60), {"first_event_timeout_s": 0.2}, "first_event_timeout"),
-        (Response(blocks=[], hang=True), {"first_event_timeout_s": 0.2}, "first_event_timeout"),
+        (Response(head_delay_s=60), {"first_event_timeout_s": 0.3}, "first_event_timeout"),
+        (Response(blocks=[], hang=True), {"first_event_timeout_s": 0.3}, "first_event_timeout"),
         (
             Response(blocks=[b": keep-alive\n\n"] * 300, pause_s=0.02, hang=True),
-            {"first_event_timeout_s": 0.2},
+            {"first_event_timeout_s": 0.3},
             "first_event_timeout",
         ),
-        (SLOW, {"idle_timeout_s": 0.2}, "idle_timeout"),
+        (SLOW, {"idle_timeout_s": 0.3}, "idle_timeout"),
         (
             Response(
                 blocks=[sse(text_chunk("a"), done=False), *[b"data:\n\n: c\n\n"] * 300],
                 pause_s=0.02,
             ),
-            {"idle_timeout_s": 0.2},
+            {"idle_timeout_s": 0.3},
             "idle_timeout",
         ),
-        (SLOW, {"total_timeout_s": 0.2}, "total_timeout"),
+        (SLOW, {"total_timeout_s": 0.3}, "total_timeout"),
         (
             Response(blocks=[sse(text_chunk("a"), done=False)] * 300, pause_s=0.02),
-            {"total_timeout_s": 0.2},
+            {"total_timeout_s": 0.3},
             "total_timeout",
         ),
         (
             Response(status=500, blocks=[b"x"], hang=True),
-            {"first_event_timeout_s": 0.2},
+            {"first_event_timeout_s": 0.3},
             "server_error",
         ),
     ],
@@ -381,7 +383,7 @@ async def test_server_that_stalls_is_left(
         error = await failure(provider)
         assert error.reason == reason
         assert (error.code == "timeout") == reason.endswith("timeout")
-        assert 0.15 < time.monotonic() - start < 1.2
+        assert 0.25 < time.monotonic() - start < 2
         assert await closed_within_a_second(upstream)
 
 
@@ -402,7 +404,7 @@ async def test_events_in_time_move_the_idle_limit() -> None:
 async def test_time_limit_of_a_call_is_its_own() -> None:
     """`timeout_s` goes over the configured total."""
     async with served(SLOW) as (_, provider):
-        request = ChatRequest(messages=REQUEST.messages, options=CallOptions(timeout_s=0.2))
+        request = ChatRequest(messages=REQUEST.messages, options=CallOptions(timeout_s=0.5))
         with pytest.raises(ProviderError) as caught:
             await ModelRunner(provider).complete(request)
         assert caught.value.reason == "total_timeout"
@@ -521,10 +523,12 @@ async def test_proxy_that_is_not_there_is_a_network_error() -> None:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for 127.0.0.1 that only its own file vouches for, with its key."""
     path = tmp_path_factory.mktemp("tls") / "server.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+        " -keyout - -out -"
+    )
     made = subprocess.run(
-        [*command.split(), "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-        + ["-keyout", "-", "-out", "-"],
+        [*command.split(), "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
         capture_output=True,
         check=False,
     )
@@ -583,7 +587,7 @@ async def test_only_model_of_a_server_is_asked_for_once() -> None:
 async def test_several_models_are_named() -> None:
     """The caller has to choose, and sees among what."""
     async with served(models("a", "b"), model=None) as (_, provider):
-        with pytest.raises(InvalidValue, match="2 models.*a, b"):
+        with pytest.raises(InvalidValue, match=r"2 models.*a, b"):
             await ModelRunner(provider).complete(REQUEST)
 
 

@@ -58,18 +58,20 @@ def sse(*chunks: object, done: bool = True) -> bytes:
 class Upstream:
     """The server. It answers requests with `responses` in turn, the last one again and again.
 
-    `requests` are those that came; `closed` is set when the client cuts a connection that the
-    server was still writing to.
+    `requests` are those that came, and `asked` is set once there is one; `closed` is set when the
+    client cuts a connection that the server was still writing to.
     """
 
     def __init__(self, *responses: Response, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
+        self.asked = asyncio.Event()
         self.closed = asyncio.Event()
         self.connections = 0
         self._responses = list(responses)
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def url(self) -> str:
@@ -89,8 +91,8 @@ class Upstream:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
+        for writer in self._writers:
+            writer.transport.abort()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -98,11 +100,13 @@ class Upstream:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        self._writers.add(writer)
         self.connections += 1
         connection = self.connections
         try:
             while request := await self._request(reader, connection):
                 self.requests.append(request)
+                self.asked.set()
                 response = self._responses[min(len(self.requests), len(self._responses)) - 1]
                 await self._answer(response, reader, writer)
                 if response.abort or response.raw is not None:
@@ -110,6 +114,7 @@ class Upstream:
         except (ConnectionError, asyncio.IncompleteReadError):
             self.closed.set()
         finally:
+            self._writers.discard(writer)
             writer.close()
             with suppress(Exception):
                 await writer.wait_closed()
