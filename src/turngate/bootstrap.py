@@ -31,6 +31,7 @@ def create_gateway_deps(
     llm: LLMClient | None = None,
     tools: Sequence[Tool] = (),
     instructions: str | None = None,
+    model: str | None = None,
     window: WindowStrategy | None = None,
     settings: Settings | None = None,
 ) -> GatewayDeps:
@@ -55,6 +56,7 @@ def create_gateway_deps(
         turn_builder=turn_builder,
         owner=identity.new_id("boot"),
         instructions=instructions,
+        model=model,
         tools=tools_by_name(tools),
         replay_reasoning=target.replay_reasoning is not None,
         settings=settings if settings is not None else Settings(),
@@ -106,6 +108,7 @@ async def open_gateway(
             provider=endpoint,
             tools=tools,
             instructions=instructions,
+            model=model,
             window=window,
             settings=settings,
         )

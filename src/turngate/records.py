@@ -131,11 +131,12 @@ class CallRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Shapes: `user_turn` None where the call goes on without a new prompt; `position` is the
     thread's length when its window was read; `owner` and `epoch` name who may write for it;
-    `recoveries` counts how often another process took it over. `tools` are what its model sees;
-    `local` says that one of them is in no registry. `reason` says why a call that is not answered
-    ended; `waiting_for` names what kept the last process from taking it over. `first` is the
-    position of the first turn that it added (the store fills it in), `added` their number.
-    `streamed`: its deltas are stored. `text` is the answer's, `usage` the sum of its model calls.
+    `recoveries` counts how often another process took it over. `model` is the one that the gateway
+    was opened with (None: the server's own), `tools` are what it sees; `local` says that one of
+    them is in no registry. `reason` says why a call that is not answered ended; `waiting_for`
+    names what kept the last process from taking it over. `first` is the position of the first
+    turn that it added (the store fills it in), `added` their number. `streamed`: its deltas are
+    stored. `text` is the answer's, `usage` the sum of its model calls.
     """
 
     id: str
@@ -152,6 +153,7 @@ class CallRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str | None = None
     body_hash: str | None = None
     instructions: str | None = None
+    model: str | None = None
     options: CallOptions = CallOptions()
     tools: tuple[ToolSpec, ...] = ()
     needs: tuple[ToolNeed, ...] = ()

@@ -142,6 +142,7 @@ async def begin_call(deps: GatewayDeps, prepared: PreparedCall) -> CallRecord:
         key=new.key,
         body_hash=body_hash(new) if new.key is not None else None,
         instructions=new.instructions if new.instructions is not None else deps.instructions,
+        model=deps.model,
         options=new.options,
         tools=new.tools,
         needs=new.needs,

@@ -18,6 +18,7 @@ class GatewayDeps:
 
     `owner` names this boot of the process in every claim; `live` holds the ids of the calls that
     this gateway is running, so that a claim of ours without a life behind it blocks nobody.
+    `model` is the one that it was opened with (None: the server's own).
     `tools` is the registry, by name; a call's model sees those of its own `tools=` alone.
     """
 
@@ -28,6 +29,7 @@ class GatewayDeps:
     turn_builder: TurnBuilder
     owner: str
     instructions: str | None = None
+    model: str | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
     replay_reasoning: bool = False
     settings: Settings = Settings()

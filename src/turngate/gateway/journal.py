@@ -147,12 +147,12 @@ class Journal:
         await self._commit([step])
 
     async def keep_events(self) -> None:
-        """Store the events of a streamed run as they come: every 50 ms, or every 200 events.
+        """Store the events of a streamed run as they come: every 50 ms, or 4,096 characters.
 
         They are for readers that come back, so a failure here is left to the next step to meet.
         """
         while True:
-            await self._live.pending_events(within_s=0.05, events_max=200)
+            await self._live.pending_events(within_s=0.05, chars_max=4096)
             with contextlib.suppress(StoreError):
                 await self._commit([])
 

@@ -51,7 +51,8 @@ class LiveCall:
         self._waiting: set[asyncio.Future[None]] = set()
         self._work: asyncio.Task[Any] | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._many: tuple[int, asyncio.Future[None]] | None = None
+        self._full: asyncio.Future[None] | None = None  # resolved once `_chars_left` is used up
+        self._chars_left = 0
 
     # ── the gateway's side ───────────────────────────────────────────────────────────────────
 
@@ -157,13 +158,14 @@ class LiveCall:
         if batches:
             self._stored = min(self._stored, batches[0].first)
 
-    async def pending_events(self, *, within_s: float, events_max: int) -> None:
-        """Return `within_s` after an event came that is not stored, or once there are many."""
+    async def pending_events(self, *, within_s: float, chars_max: int) -> None:
+        """Return `within_s` after an event that is not stored came, or after `chars_max` of text."""
         while len(self._events) == self._stored:
             await self._change()
-        self._many = (self._stored + events_max, asyncio.get_running_loop().create_future())
-        await asyncio.wait({self._many[1]}, timeout=within_s)
-        self._many = None
+        self._chars_left = chars_max
+        self._full = asyncio.get_running_loop().create_future()
+        await asyncio.wait({self._full}, timeout=within_s)
+        self._full = None
 
     # ── the readers' side ────────────────────────────────────────────────────────────────────
 
@@ -200,10 +202,10 @@ class LiveCall:
         self._events.append(event)
         if self._waiting:
             self._wake()
-        if self._many is not None and len(self._events) > self._many[0]:
-            future = self._many[1]
-            if not future.done():
-                future.set_result(None)
+        if self._full is not None and isinstance(event, TextEvent | ReasoningEvent):
+            self._chars_left -= len(event.text)
+            if self._chars_left <= 0 and not self._full.done():
+                self._full.set_result(None)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, set()

@@ -34,7 +34,7 @@ async def taken_over(deps: GatewayDeps, lost: LostCall) -> Run | None:
     if call.recoveries >= RECOVERIES_MAX:
         await settle_lost(deps, scope, call, reason="recovery_exhausted")
         return None
-    missing = _missing_tools(deps, call)
+    missing = _missing(deps, call)
     if missing:
         await _wait_for(deps, scope, call, missing)
         return None
@@ -64,13 +64,16 @@ async def taken_over(deps: GatewayDeps, lost: LostCall) -> Run | None:
     )
 
 
-def _missing_tools(deps: GatewayDeps, call: CallRecord) -> tuple[str, ...]:
-    """The names of the run's tools that the registry lacks, or has with another schema."""
-    return tuple(
+def _missing(deps: GatewayDeps, call: CallRecord) -> tuple[str, ...]:
+    """What keeps the run from going on here: tools that the registry lacks or has with another
+    schema, by name, and its model where the gateway was opened with another one."""
+    tools = [
         need.name
         for need in call.needs
         if need.name not in deps.tools or deps.tools[need.name].schema_hash != need.schema_hash
-    )
+    ]
+    other_model = call.options.model is None and call.model != deps.model
+    return (*tools, *([f"model {call.model}"] if other_model and call.model is not None else []))
 
 
 async def _wait_for(

@@ -33,7 +33,7 @@ from turngate.gateway.toolbox import (
     error_result,
     run_tool,
 )
-from turngate.messages import AssistantMessage, Message, ToolCall
+from turngate.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from turngate.protocols import Tool
 from turngate.records import CallRecord, CallState, Scope, ToolContext
 from turngate.results import ModelResult
@@ -200,14 +200,20 @@ async def _tool_round(run: Run) -> None:
     )
     started = run.journal.started_places
     places = run.journal.open_places
-    fresh = [place for place in places if place not in started and place < _CALLS_A_REPLY_MAX]
+    made_before = run.journal.tool_calls - len(answer.tool_calls)
+    taken = min(_CALLS_A_REPLY_MAX, run.call.limits.calls_max - made_before)
+    fresh = [place for place in places if place not in started and place < taken]
     if fresh:
         await run.journal.tools_started(fresh)
     try:
         async with asyncio.TaskGroup() as group:
             for place in places:
                 call = answer.tool_calls[place]
-                group.create_task(_tool_call(run, place, call, before=place in started))
+                if place < taken:
+                    group.create_task(_tool_call(run, place, call, before=place in started))
+                else:
+                    text = f"Not run: only {max(taken, 0)} calls of this reply are taken."
+                    group.create_task(_ended(run, place, error_result(call, text)))
     except BaseExceptionGroup as errors:  # tools never raise, so this is the store's
         raise errors.exceptions[0] from None
 
@@ -215,10 +221,7 @@ async def _tool_round(run: Run) -> None:
 async def _tool_call(run: Run, place: int, call: ToolCall, *, before: bool) -> None:
     """Run one call and journal its result; `before`: a dead process may have run it already."""
     tool = run.tools.get(call.name)
-    if place >= _CALLS_A_REPLY_MAX:
-        text = f"Not run: at most {_CALLS_A_REPLY_MAX} calls are taken from one reply."
-        result = error_result(call, text)
-    elif before and (tool is None or tool.effect == "unsafe"):
+    if before and (tool is None or tool.effect == "unsafe"):
         result = error_result(call, OUTCOME_UNKNOWN)
     else:
         run.live.tool_started(call)
@@ -230,5 +233,10 @@ async def _tool_call(run: Run, place: int, call: ToolCall, *, before: bool) -> N
             user=run.call.user,
         )
         result = await run_tool(run.tools, call, context)
+    await _ended(run, place, result)
+
+
+async def _ended(run: Run, place: int, result: ToolMessage) -> None:
+    """Make the call's one result durable, then show it."""
     await run.journal.tool_ended(place, result_turn(run.deps.turn_builder, result))
     run.live.tool_ended(result)

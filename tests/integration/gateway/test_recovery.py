@@ -57,11 +57,15 @@ class Deaths:
 
     @asynccontextmanager
     async def opened(
-        self, *scripts: list[ScriptStep], tools: tuple[FunctionTool, ...] = (), resume: bool = True
+        self,
+        *scripts: list[ScriptStep],
+        tools: tuple[FunctionTool, ...] = (),
+        resume: bool = True,
+        model: str | None = None,
     ) -> AsyncIterator[tuple[Gateway, ScriptedProvider]]:
         provider = ScriptedProvider(*scripts)
         async with open_gateway(
-            self.path, provider=provider, tools=tools, resume=resume
+            self.path, provider=provider, tools=tools, resume=resume, model=model
         ) as gateway:
             yield gateway, provider
 
@@ -232,6 +236,22 @@ async def test_run_waits_for_its_tools_and_says_so(deaths: Deaths) -> None:
                 await gateway.tenant("acme").thread("t1").ask("me")
     async with deaths.opened(answer("done"), tools=(act,)) as (gateway, _):
         (await gateway.tenant("acme").call(run).outcome()).expect()
+
+
+async def test_run_goes_on_with_its_own_model_alone(deaths: Deaths) -> None:
+    """A gateway that was opened with another model leaves the run waiting."""
+    pause = Pause()
+    async with deaths.opened([pause], model="m1") as (gateway, _):
+        stream = gateway.tenant("acme").thread("t1").stream_run("go", detach=True)
+        async with stream as events:
+            await pause.reached.wait()
+            deaths.died()
+    run = events.call_id or ""
+    async with deaths.opened(answer("no"), model="m2") as (gateway, provider):
+        assert (await gateway.tenant("acme").call(run).record()).waiting_for == ("model m1",)
+        assert provider.requests == []
+    async with deaths.opened(answer("yes"), model="m1") as (gateway, _):
+        assert (await gateway.tenant("acme").call(run).outcome()).expect().text == "yes"
 
 
 async def test_waiting_run_can_be_cancelled(deaths: Deaths) -> None:

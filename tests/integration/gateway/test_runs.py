@@ -248,6 +248,25 @@ async def test_run_ends_at_its_limits(
     assert len(results(outcome.turns)) == rounds
 
 
+async def test_calls_beyond_the_limit_are_not_run(opened: Opener) -> None:
+    """Of two calls in one reply only the first runs where the run may make one."""
+    ran: list[int] = []
+
+    @tool
+    async def note(number: int) -> str:
+        ran.append(number)
+        return "noted"
+
+    scripts = [calls(("note", '{"number":1}'), ("note", '{"number":2}'))]
+    async with opened(*scripts, tools=[note]) as (gateway, _):
+        thread = gateway.tenant("acme").thread("t1")
+        outcome = await thread.run("go", tools=["note"], limits=RunLimits(calls_max=1))
+    assert isinstance(outcome, Incomplete)
+    assert outcome.reason == "calls"
+    assert ran == [1]
+    assert [is_error for _, _, is_error in results(outcome.turns)] == [False, True]
+
+
 async def test_run_ends_at_its_time_limit(opened: Opener) -> None:
     """A model that never speaks is left when the run's time is over."""
     async with opened([Pause()], tools=[]) as (gateway, _):
