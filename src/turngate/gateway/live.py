@@ -159,7 +159,7 @@ class LiveCall:
             self._stored = min(self._stored, batches[0].first)
 
     async def pending_events(self, *, within_s: float, chars_max: int) -> None:
-        """Return `within_s` after an event that is not stored came, or after `chars_max` of text."""
+        """Return `within_s` after an unstored event came, or after `chars_max` of text."""
         while len(self._events) == self._stored:
             await self._change()
         self._chars_left = chars_max
