@@ -143,7 +143,7 @@ def _paired(messages: Iterable[Message]) -> list[Message]:
                 elif _is_whole(message, results):  # as nearly all are: nothing has to be done
                     kept += (message, *results)
                     place += len(results)
-                    for call in calls:
+                    for call in calls if newest else ():
                         newest.pop(call.id, None)
                 else:
                     exchange = _Exchange(message)
@@ -171,14 +171,13 @@ def _is_whole(message: AssistantMessage, results: Sequence[Message]) -> bool:
     calls = message.tool_calls
     if len(results) != len(calls) or message.text.isspace():
         return False
-    if len(calls) > 1 and len({call.id for call in calls}) < len(calls):
-        return False
-    for call, result in zip(calls, results, strict=True):
+    for place, call in enumerate(calls):  # zip(strict=…) costs as much as all the rest
+        result = results[place]
         if type(result) is not ToolMessage or result.call_id != call.id or not call.id:
             return False
-        if not call.arguments or call.arguments.isspace() or not _is_runnable(call):
+        if call.arguments != "{}" and not is_json_object(call.arguments):
             return False
-    return True
+    return len(calls) == 1 or len({call.id for call in calls}) == len(calls)
 
 
 def _spoken(message: AssistantMessage) -> str:

@@ -58,7 +58,9 @@ def chat_completion_messages(
 def _wire_message(message: Message, target: Target) -> WireMessage:
     match message.role:  # comparing roles is several times cheaper than matching classes
         case "user":
-            return {"role": "user", "content": _wire_content(message.parts)}
+            parts = message.parts
+            plain = len(parts) == 1 and type(parts[0]) is str
+            return {"role": "user", "content": parts[0] if plain else _wire_content(parts)}
         case "assistant":
             return _wire_answer(message, target)
         case "tool":
@@ -74,8 +76,6 @@ def _wire_message(message: Message, target: Target) -> WireMessage:
 
 def _wire_content(parts: Content) -> str | list[dict[str, Any]]:
     """One text where there are no files: some servers take nothing else."""
-    if len(parts) == 1 and type(parts[0]) is str:
-        return parts[0]
     if any(isinstance(part, InlineFile) for part in parts):
         return [_wire_part(part) for part in parts if part != ""]
     return "\n\n".join(part for part in parts if isinstance(part, str) and part)
