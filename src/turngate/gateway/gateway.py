@@ -98,7 +98,8 @@ class Gateway:
             if record is not None and slot not in self._by_key:
                 if record.body_hash != hash_:
                     raise KeyReused(new.key, call_id=record.id)
-                return await self._ended(new.scope, record)
+                # It may run here all the same: taken over from a process that died.
+                return self.live(record.id) or await self._ended(new.scope, record)
         if slot in self._by_key:
             begun_hash, running = self._by_key[slot]
             if begun_hash != hash_:

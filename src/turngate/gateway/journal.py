@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from turngate import identity
 from turngate.errors import StoreError
@@ -49,18 +49,26 @@ class Journal:
         self._live = live
         self.call = call
         self.steps = list(steps)
-        self._next = len(self.steps)
+        # Not their count: a step whose commit failed left its number unused.
+        self._next = self.steps[-1].number + 1 if self.steps else 0
 
     # ── what the steps say ───────────────────────────────────────────────────────────────────
 
     @property
     def turns(self) -> list[Turn]:
         """The turns of the steps, each step's results in the order of its calls."""
+        return self.turns_with({})
+
+    def turns_with(self, missing: Mapping[int, Turn]) -> list[Turn]:
+        """`turns`, with results for open calls of the last model step: `missing` by their place."""
         turns: list[Turn] = []
-        for batch in self._rounds():
-            results = [step for step in batch if step.kind == "tool_result"]
-            results.sort(key=lambda step: step.place or 0)
-            turns += [step.turn for step in (batch[0], *results) if step.turn is not None]
+        rounds = self._rounds()
+        for batch in rounds:
+            results = {step.place or 0: step.turn for step in batch if step.kind == "tool_result"}
+            if batch is rounds[-1]:
+                results.update(missing)
+            placed = (turn for _, turn in sorted(results.items(), key=lambda item: item[0]))
+            turns += [turn for turn in (batch[0].turn, *placed) if turn is not None]
         return turns
 
     @property

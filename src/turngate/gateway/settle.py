@@ -107,7 +107,7 @@ async def settle_run(
     """
     said = storable_result(said if said is not None else _NOTHING_SAID)
     usage = _sum(journal.usage, said.usage)
-    turns = [*journal.turns, *_missing_results(deps.turn_builder, journal)]
+    turns = journal.turns_with(_missing_results(deps.turn_builder, journal))
     if state == "answered":
         final = msgspec.structs.replace(said, usage=usage, tool_calls=())
         turns += deps.turn_builder.build_assistant_turns(result=final)
@@ -256,19 +256,19 @@ def _cut_answer(
     return [msgspec.structs.replace(turn, ended=reason) for turn in built]
 
 
-def _missing_results(turn_builder: TurnBuilder, journal: Journal) -> list[Turn]:
-    """Results for the open calls of the last step, so that its exchange is whole."""
+def _missing_results(turn_builder: TurnBuilder, journal: Journal) -> dict[int, Turn]:
+    """Results for the open calls of the last step by place, so that its exchange is whole."""
     places = journal.open_places
     if not places:
-        return []
+        return {}
     started = journal.started_places
     answers = [
         message
         for message in turn_builder.to_messages(journal.turns)
         if isinstance(message, AssistantMessage)
     ]
-    return [
-        result_turn(
+    return {
+        place: result_turn(
             turn_builder,
             error_result(
                 answers[-1].tool_calls[place],
@@ -276,7 +276,7 @@ def _missing_results(turn_builder: TurnBuilder, journal: Journal) -> list[Turn]:
             ),
         )
         for place in places
-    ]
+    }
 
 
 def _sum(first: Usage | None, second: Usage | None) -> Usage | None:

@@ -300,7 +300,7 @@ class CallStream:
         self._entered = running = await self._start()
         try:
             await running.live.until_begun()
-        except asyncio.CancelledError:
+        except BaseException:  # what kept it from beginning is raised here, or we were cancelled
             await _left(running, "cancelled")
             raise
         self.call_id = running.live.call_id
