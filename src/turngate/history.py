@@ -136,12 +136,14 @@ def _paired(messages: Iterable[Message]) -> list[Message]:
                     kept.append(UserMessage(tuple(part for part in parts if part)))
             case "assistant":
                 calls = message.tool_calls
-                results = checked[place : place + len(calls)] if calls else ()
                 if not calls:
                     if message.text and not message.text.isspace():
                         kept.append(message)
-                elif _is_whole(message, results):  # as nearly all are: nothing has to be done
-                    kept += (message, *results)
+                    continue
+                results = checked[place : place + len(calls)]
+                if _is_whole(message, results):  # as nearly all are: nothing has to be done
+                    kept.append(message)
+                    kept += results
                     place += len(results)
                     for call in calls if newest else ():
                         newest.pop(call.id, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-import uuid
 from datetime import UTC, datetime
 
 __all__ = ["new_id", "now"]
@@ -19,7 +18,7 @@ def new_id(prefix: str) -> str:
     value = (milliseconds & (1 << 48) - 1) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) | 0x7 << 76  # version
     value = value & ~(0x3 << 62) | 0x2 << 62  # variant
-    return f"{prefix}_{uuid.UUID(int=value).hex}"
+    return f"{prefix}_{value:032x}"
 
 
 def now() -> datetime:

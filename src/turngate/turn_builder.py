@@ -159,7 +159,7 @@ class TurnBuilder:
             if turn.status == "deleted":
                 continue
             if turn.role == "user":
-                if retried.get(turn.id, -1) > place:
+                if retried and retried.get(turn.id, -1) > place:
                     continue
                 if len(parts) == 1 and type(parts[0]) is TextPart:
                     messages.append(UserMessage((parts[0].text,)))  # by far the most common turn
@@ -252,8 +252,12 @@ def _file_line(file: InlineFile, file_id: str | None) -> str:
 
 
 def _assistant_message(parts: tuple[Part, ...], *, reasoning: bool) -> AssistantMessage | None:
-    if len(parts) == 1 and type(parts[0]) is TextPart:
-        return AssistantMessage(text=parts[0].text)  # by far the most common turn
+    if len(parts) == 1:  # as most turns have, so their lists are saved
+        (only,) = parts
+        if type(only) is TextPart:
+            return AssistantMessage(text=only.text)
+        if type(only) is ToolCallPart:
+            return AssistantMessage(tool_calls=(_tool_call(only),))
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[ToolCall] = []
@@ -263,14 +267,7 @@ def _assistant_message(parts: tuple[Part, ...], *, reasoning: bool) -> Assistant
             case "text":
                 texts.append(part.text)
             case "tool_call":
-                calls.append(
-                    ToolCall(
-                        id=part.id,
-                        name=part.name,
-                        arguments=part.arguments,
-                        provider_data=part.provider_data,
-                    )
-                )
+                calls.append(_tool_call(part))
             case "reasoning":
                 provider_data = part.provider_data or provider_data
                 if part.text and reasoning:
@@ -286,4 +283,10 @@ def _assistant_message(parts: tuple[Part, ...], *, reasoning: bool) -> Assistant
         tool_calls=tuple(calls),
         reasoning="".join(thoughts) or None,
         provider_data=provider_data,
+    )
+
+
+def _tool_call(part: ToolCallPart) -> ToolCall:
+    return ToolCall(
+        id=part.id, name=part.name, arguments=part.arguments, provider_data=part.provider_data
     )
