@@ -1,9 +1,9 @@
 """The arguments of one call from deltas that are pieces, repetitions, or all of it so far.
 
-Most servers send pieces. Some send with every delta everything so far, and some repeat the whole at
-the end. A delta that begins with everything held may be a piece all the same (``{"a":`` and
-``{"a":1}`` are pieces of ``{"a":{"a":1}}``), and what was passed on can't be taken back. So there is
-more than one reading of the deltas:
+Most servers send pieces. Some send with every delta everything so far, and some repeat the whole
+at the end. A delta that begins with everything held may be a piece all the same (``{"a":`` and
+``{"a":1}`` are pieces of ``{"a":{"a":1}}``), and what was passed on can't be taken back. So there
+is more than one reading of the deltas:
 
     joined       all deltas, one after the other
     restarted    the deltas from the last one on that began with the whole of a reading before it
@@ -28,8 +28,8 @@ __all__ = ["Arguments"]
 _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
-# With each delta of a cumulative server a reading begins. Only the newest can still be the right one,
-# and the few before it where a piece looked like a restart.
+# With each delta of a cumulative server a reading begins. Only the newest can still be the right
+# one, or one of the few before it where a piece looked like a restart.
 _RESTARTED_MAX = 3
 
 

@@ -387,7 +387,7 @@ async def test_server_that_stalls_is_left(
         assert await closed_within_a_second(upstream)
 
 
-async def test_events_in_time_move_the_idle_limit() -> None:
+async def test_events_in_time_move_the_idle_limit(caplog: pytest.LogCaptureFixture) -> None:
     """A slow but steady stream is no stalled one, and a slow reader is not the server's fault."""
     steady = Response(blocks=[sse(text_chunk("a"), done=False)] * 8 + [stream("!")], pause_s=0.1)
     async with served(steady, idle_timeout_s=0.4) as (_, provider):
@@ -395,10 +395,11 @@ async def test_events_in_time_move_the_idle_limit() -> None:
         text = ""
         async with ModelRunner(provider).stream("hi") as parts:
             async for part in parts:
-                if not text:
-                    await asyncio.sleep(0.7)
                 text += str(part)
+                if len(text) == 3:
+                    await asyncio.sleep(0.7)
         assert text == "a" * 8 + "!"
+    assert not caplog.records
 
 
 async def test_time_limit_of_a_call_is_its_own() -> None:

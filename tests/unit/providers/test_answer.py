@@ -207,6 +207,13 @@ def test_usage_is_the_last_complete_report(
     assert (told and (told.input_tokens, told.output_tokens)) == total
 
 
+def test_usage_beside_text_is_read() -> None:
+    """A server may count with every chunk."""
+    counts = [{"usage": {"prompt_tokens": 5, "completion_tokens": n}} for n in range(1, 4)]
+    result = good(*({**delta(content="a"), **count} for count in counts)).result
+    assert (result.text, result.usage) == ("aaa", Usage(input_tokens=5, output_tokens=3))
+
+
 def test_usage_details_are_read() -> None:
     """Cached and reasoning tokens come from the details, or from a vendor's own member."""
     report = usage(
@@ -442,9 +449,10 @@ def test_empty_error_member_is_none(error: object) -> None:
 
 def test_text_of_the_chunk_that_has_an_error_is_kept() -> None:
     """What the failing chunk still says was said."""
-    outcome = answer({**delta(content="a"), "error": {"code": 500}})
-    assert outcome.error is not None
-    assert outcome.result.text == "a"
+    for before in ([], [delta(content="")] * 3):
+        outcome = answer(*before, {**delta(content="a"), "error": {"code": 500}})
+        assert outcome.error is not None
+        assert outcome.result.text == "a"
 
 
 @pytest.mark.parametrize(
@@ -474,11 +482,15 @@ def test_flood_of_comments_is_over_the_limit_of_the_body() -> None:
     assert body.progress == 0
 
 
-def test_limits_do_not_reach_behind_the_end_marker() -> None:
+@pytest.mark.parametrize(
+    "limits",
+    [BodyLimits(line_bytes_max=500), BodyLimits(event_bytes_max=500), BodyLimits(events_max=3)],
+)
+def test_limits_do_not_reach_behind_the_end_marker(limits: BodyLimits) -> None:
     """What follows the marker is void, in the same block too."""
     body = stream_of(delta(content="a"), delta("stop")) + b"x" * 10_000
     for blocks in ([body], [body[:-9_000], body[-9_000:]]):
-        outcome = drive(new_body(limits=BodyLimits(event_bytes_max=500)), blocks)
+        outcome = drive(new_body(limits=limits), blocks)
         assert outcome.error is None
         assert outcome.result.text == "a"
 

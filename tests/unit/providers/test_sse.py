@@ -119,6 +119,8 @@ def test_reader_drops_a_byte_order_mark_at_the_start_alone() -> None:
         (b"data: a\n\ndata: \n\ndata: b\n\n", [b"a", b"b"]),
         (b"data: a\n\n: c\n\ndata: b\n\n", [b"a", b"b"]),
         (b"data: a\n\ndata: b\ndata: c\n\ndata: d\n\n", [b"a", b"b\nc", b"d"]),
+        (b"data: a\r\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\rdata: b\n\ndata: c\n\n", [b"a\nb", b"c"]),
         (b"data: a", [b"a"]),
         (b"data: a\n", [b"a"]),
         (b"data: a\n\ndata: b", [b"a", b"b"]),
