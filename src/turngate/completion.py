@@ -131,7 +131,10 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 
 
 class CompletionSession(Protocol):
-    """What one policy sees of one request. A subclass may leave out what it does not watch."""
+    """What one policy sees of one request. A subclass may leave out what it does not watch.
+
+    A session with an attribute `watches_text` that is False gets no text parts.
+    """
 
     # Bodies that return are no abstract ones, so that a type checker lets them be left out.
 
@@ -182,11 +185,16 @@ class SessionGroup:
 
     def __init__(self, sessions: Iterable[CompletionSession]) -> None:
         self._sessions = tuple(sessions)
-        # A session that inherits `part` watches no parts, and parts are the hot path.
-        self._watchers = tuple(
-            session.part
+        # Parts are the hot path: a session that inherits `part` watches none, and one that says
+        # `watches_text = False` no text.
+        watching = [
+            session
             for session in self._sessions
             if getattr(session.part, "__func__", None) is not CompletionSession.part
+        ]
+        self._watchers = tuple(session.part for session in watching)
+        self._text_watchers = tuple(
+            session.part for session in watching if getattr(session, "watches_text", True)
         )
         self.state = SessionState.OPEN
 
@@ -199,7 +207,7 @@ class SessionGroup:
     def part(self, part: ModelPart) -> None:
         if self.state is not _OPEN:
             self._move("part")
-        for watch in self._watchers:
+        for watch in self._text_watchers if type(part) is str else self._watchers:
             watch(part)
 
     def finish(self, reason: str) -> None:

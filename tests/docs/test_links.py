@@ -55,13 +55,13 @@ def test_demo_of_the_readme_is_the_real_one() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_command_in_a_page_exists(page: Path) -> None:
     """``turngate …`` in a page is a command of the program."""
-    pytest.importorskip("typer")
+    typer = pytest.importorskip("typer")
     from turngate.cli.commands import app
 
     text = page.read_text(encoding="utf-8")
-    named = re.findall(r"(?:`|^|/)turngate ([a-z]+)", text, re.MULTILINE)
-    known = {
-        command.name or getattr(command.callback, "__name__", "")
-        for command in app.registered_commands
-    }
-    assert set(named) <= known
+    named = re.findall(r"(?:`|^|/)turngate ([a-z]+)(?: ([a-z]+))?", text, re.MULTILINE)
+    commands = typer.main.get_command(app).commands
+    for name, following in named:
+        assert name in commands
+        if hasattr(commands[name], "commands") and following:
+            assert following in commands[name].commands

@@ -13,7 +13,7 @@ import pytest
 from msgspec import NODEFAULT
 from msgspec.structs import FieldInfo, fields
 
-from turngate import CallOptions, Settings, Target, errors
+from turngate import CallOptions, RunLimits, Settings, Target, errors
 from turngate.providers import ProviderConfig
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +130,12 @@ def test_setting_of_an_endpoint_is_in_the_reference(field: FieldInfo) -> None:
     assert f"| `{field.name}` | {default}|" in page("settings.md")
 
 
+@pytest.mark.parametrize("field", fields(RunLimits), ids=lambda field: field.name)
+def test_limit_of_a_run_is_in_the_reference(field: FieldInfo) -> None:
+    """Each limit has a row with its default."""
+    assert f"| `{field.name}` | `{field.default!r}` |" in page("settings.md")
+
+
 @pytest.mark.parametrize("field", CallOptions.__struct_fields__)
 def test_call_option_is_in_the_reference(field: str) -> None:
     """Each option of a call has a row."""
@@ -166,9 +172,14 @@ def commands() -> Iterator[tuple[str, Any]]:
     typer = pytest.importorskip("typer")
     from turngate.cli.commands import app
 
-    group = typer.main.get_command(app)
-    yield "turngate", group
-    yield from ((f"turngate {name}", command) for name, command in group.commands.items())
+    def within(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+        parts = getattr(command, "commands", {})
+        if path == "turngate" or not parts:
+            yield path, command
+        for name, part in parts.items():
+            yield from within(f"{path} {name}", part)
+
+    yield from within("turngate", typer.main.get_command(app))
 
 
 # Typer's own, the same in every program that uses it; the help lists them.

@@ -21,11 +21,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 import pytest
 
+import turngate as turngate_root
+
 EXPECTED = Path(__file__).parents[1] / "data" / "public_api.txt"
 MODULES = [
     "turngate",
     "turngate.gateway",
     "turngate.providers",
+    "turngate.tools",
     "turngate.protocols",
     "turngate.errors",
     "turngate.testing",
@@ -185,6 +188,26 @@ def test_all_is_sorted_and_each_name_is_there(module: str) -> None:
     assert [name for name in loaded.__all__ if not hasattr(loaded, name)] == []
 
 
+def test_names_of_the_root_come_from_where_a_type_checker_sees_them() -> None:
+    """What is imported late is what the imports for type checking say, and `dir` lists it."""
+    tree = ast.parse(Path(str(turngate_root.__file__)).read_text(encoding="utf-8"))
+    seen = {
+        alias.name: f"{node.module}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and f"{node.module}".startswith("turngate.")
+        for alias in node.names
+    }
+    assert set(seen) == set(turngate_root.__all__) <= set(dir(turngate_root))
+    for name, module in seen.items():
+        assert getattr(turngate_root, name) is getattr(importlib.import_module(module), name)
+
+
+def test_a_name_that_the_root_lacks_is_an_attribute_error() -> None:
+    """A misspelt name is told as by any module."""
+    with pytest.raises(AttributeError, match="module 'turngate' has no attribute 'Turns'"):
+        importlib.import_module("turngate").Turns  # noqa: B018
+
+
 # ── promises ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -254,4 +277,5 @@ def test_import_loads_no_client_and_no_terminal(module: str) -> None:
     )
     loaded = set(ran.stdout.split())
     assert "turngate" in loaded
+    assert module != "turngate" or "msgspec" not in loaded  # a name is loaded when it is asked for
     assert loaded.isdisjoint({"aiohttp", "typer", "rich", "click", "xllamacpp", "pytest"})

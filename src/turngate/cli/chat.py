@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+import sys
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from typing import Any, assert_never
 
-from turngate.bootstrap import open_gateway
-from turngate.cli.conversation import ask
-from turngate.cli.embedded import INSTRUCTIONS
-from turngate.cli.failures import INTERRUPTED, PROVIDER_FAILED, exit_code
+import msgspec
+
+from turngate.cli.failures import CUT_OFF, INTERRUPTED, PROVIDER_FAILED, exit_code, show_error
 from turngate.cli.loop import LoopThread, ending_on_signals
-from turngate.cli.options import DEFAULT_DB, DEFAULT_TENANT, Endpoint, opened_endpoint
-from turngate.cli.prompts import is_interactive, kept_terminal, piped_prompts, typed_prompts
-from turngate.cli.terminal import out_console
-from turngate.cli.voices import JsonVoice, PersonVoice, PipeVoice, Voice
+from turngate.cli.opening import Endpoint, opened_endpoint, opened_gateway
+from turngate.cli.show import ROLE_STYLES, call_text, result_text, usage_text
+from turngate.cli.terminal import json_shape, out_console, print_json, say
 from turngate.completion import CallOptions
-from turngate.context import RecentWindow
 from turngate.errors import TurngateError
-from turngate.gateway import Thread
+from turngate.gateway import Answered, CallStream, Event, Outcome, Thread, events
 from turngate.records import Scope, checked_thread_id
 
-__all__ = ["command_for", "converse", "interactive_chat", "opened_thread", "run_chat"]
+__all__ = ["PersonVoice", "chat_options", "command_for", "converse", "followed", "run_chat"]
 
-# Six answers of at most these tokens, with their questions, fit into the embedded model's context.
+_LABEL = "{:<8}"
 _EMBEDDED_TOKENS_MAX = 256
-_EMBEDDED_WINDOW = RecentWindow(turns=12)
 
 
 def run_chat(
@@ -44,84 +44,58 @@ def run_chat(
         checked_thread_id(thread)
     with (
         ending_on_signals(),
-        kept_terminal(),
         opened_endpoint(url, model) as endpoint,
         LoopThread() as loop,
-        opened_thread(
-            loop, endpoint, db=db, tenant=tenant, thread=thread, instructions=instructions
-        ) as handle,
+        loop.entered(opened_gateway(endpoint, db=db, instructions=instructions)) as gateway,
     ):
+        handle = gateway.tenant(tenant).thread(thread)
+        voice = JsonVoice() if as_json else PersonVoice() if is_interactive() else Voice()
+        length = loop.wait(handle.turns(limit=1)).length
+        facts = {"thread": handle.id, "length": length, "tenant": tenant, "db": db}
+        voice.opened({**facts, "model": endpoint.model})
         options = chat_options(endpoint, max_tokens)
-        facts = {
-            "thread": handle.id,
-            "length": loop.wait(handle.turns(limit=1)).length,
-            "tenant": tenant,
-            "db": db,
-            "model": endpoint.model,
-        }
-        voice = _voice(as_json)
-        voice.opened(facts=facts)
-        if not is_interactive():
-            return converse(loop, handle, piped_prompts(), voice, options=options)
-        return interactive_chat(
-            loop, handle, voice, options=options, db=db, tenant=tenant, as_json=as_json
-        )
+        if isinstance(voice, PersonVoice):
+            return voice.chat(loop, handle, options, db=db, tenant=tenant)
+        return converse(loop, handle, _piped_prompts(), voice, options=options)
 
 
-@contextmanager
-def opened_thread(
-    loop: LoopThread,
-    endpoint: Endpoint,
-    *,
-    db: str,
-    tenant: str,
-    thread: str | None,
-    instructions: str | None = None,
-) -> Iterator[Thread]:
-    """A thread that can be asked, through a gateway that closes with this context.
-
-    Shapes: `thread` None is a new one; `instructions` None leaves them to the endpoint.
-    """
-    if instructions is None and endpoint.embedded:
-        instructions = INSTRUCTIONS
-    gateway = open_gateway(
-        db,
-        base_url=endpoint.base_url,
-        api_key=endpoint.api_key,
-        model=endpoint.model,
-        instructions=instructions,
-        window=_EMBEDDED_WINDOW if endpoint.embedded else None,
-    )
-    with loop.entered(gateway) as opened:
-        yield opened.tenant(tenant).thread(thread)
-
-
-def chat_options(endpoint: Endpoint, max_tokens: int | None) -> CallOptions:
+def chat_options(endpoint: Endpoint, max_tokens: int | None = None) -> CallOptions:
     if max_tokens is None and endpoint.embedded:
         max_tokens = _EMBEDDED_TOKENS_MAX
     return CallOptions(max_tokens=max_tokens)
 
 
-def interactive_chat(
-    loop: LoopThread,
-    thread: Thread,
-    voice: Voice,
-    *,
-    options: CallOptions,
-    db: str,
-    tenant: str,
-    as_json: bool = False,
-) -> int:
-    """Questions typed by a person, until Ctrl-D or Ctrl-C at the prompt."""
-    if not as_json:
-        out_console().print(
-            "[dim]Ctrl-C stops an answer. Ctrl-D leaves.[/]\n", highlight=False, soft_wrap=True
-        )
-    code = converse(loop, thread, typed_prompts(quiet=as_json), voice, options=options, go_on=True)
-    if not as_json and loop.wait(thread.turns(limit=1)).length:
-        command = command_for("chat --thread", thread.id, db=db, tenant=tenant)
-        out_console().print(f"To go on: {command}", style="dim", markup=False, soft_wrap=True)
-    return code
+def is_interactive() -> bool:
+    """Whether a person types and reads; else prompts come from, or answers go to, a program."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _typed_prompts() -> Iterator[str]:
+    """The lines that a person types, without empty ones, until Ctrl-D or Ctrl-C."""
+    with suppress(ImportError):
+        import readline  # noqa: F401  # gives `input` editing and history
+    while True:
+        try:
+            line = input(_LABEL.format("you"))
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return
+        if line.strip():
+            yield line
+
+
+def _piped_prompts() -> Iterator[str]:
+    for line in sys.stdin:
+        if line.strip():
+            yield line.removesuffix("\n")
+
+
+def command_for(command: str, thread: str, *, db: str, tenant: str = "local") -> str:
+    """The command line that takes up `thread` again, ready to be pasted."""
+    words = ["turngate", *command.split(), thread]
+    words += ["--db", db] if db != "turngate.db" else []
+    words += ["--tenant", tenant] if tenant != "local" else []
+    return shlex.join(words)
 
 
 def converse(
@@ -136,32 +110,171 @@ def converse(
     """Ask each prompt in turn. A failure or a stop ends it, unless `go_on`, and gives the code."""
     for prompt in prompts:
         voice.asked(prompt)
-        try:
-            exchange = ask(loop, thread, prompt, options=options, show=voice.event)
-        except TurngateError as error:
-            voice.failed(error)
-            if not go_on:
-                return exit_code(error)
-            continue
-        voice.ended(exchange)
-        if not go_on and exchange.stopped:
-            return INTERRUPTED
-        if not go_on and exchange.cut_off:
-            return PROVIDER_FAILED
+        code = followed(loop, thread.stream_ask(prompt, options=options), voice)
+        if code and not go_on:
+            return code
     return 0
 
 
-def command_for(command: str, thread: str, *, db: str, tenant: str) -> str:
-    """The command line that takes up `thread` again, ready to be pasted."""
-    words = ["turngate", *command.split(), thread]
-    if db != DEFAULT_DB:
-        words += ["--db", db]
-    if tenant != DEFAULT_TENANT:
-        words += ["--tenant", tenant]
-    return shlex.join(words)
+def followed(loop: LoopThread, stream: CallStream, voice: Voice) -> int:
+    """Show a call from its start to its settle; gives the exit code. Ctrl-C stops it."""
+    began = time.monotonic()
+
+    async def was_stopped() -> bool:
+        try:
+            async with stream as told:
+                async for event in told:
+                    voice.event(event)
+        except asyncio.CancelledError:  # leaving the stream has settled what was said
+            return True
+        return False
+
+    try:
+        stopped = loop.wait(was_stopped())
+    except TurngateError as error:
+        voice.failed(error)
+        return exit_code(error)
+    voice.ended(stream.outcome, stopped=stopped, seconds=time.monotonic() - began)
+    if stopped:
+        return INTERRUPTED
+    return PROVIDER_FAILED if getattr(stream.outcome, "reason", None) in CUT_OFF else 0
 
 
-def _voice(as_json: bool) -> Voice:
-    if as_json:
-        return JsonVoice()
-    return PersonVoice() if is_interactive() else PipeVoice()
+def _note(outcome: Outcome | None, *, stopped: bool) -> str | None:
+    """What must be said of an answer that is not whole, or None."""
+    if outcome is None:
+        return "Stopped before the question was sent."
+    if isinstance(outcome, Answered):
+        calls = ", ".join(call.name for call in outcome.tool_calls)
+        return f"The model wants to call {calls}; this program runs no tools." if calls else None
+    why = "Stopped" if stopped else f"Cut off ({outcome.reason})"
+    if outcome.reason == "length":
+        why = "Cut at the token limit"
+    return f"{why}. {'What was said' if outcome.text else 'The question'} is kept."
+
+
+# ── how it is shown ──────────────────────────────────────────────────────────────────────────
+
+
+class Voice:
+    """Shows a conversation: ``opened (asked event* (ended | failed))*``.
+
+    This one is for scripts: answers alone on stdout, one after the other; all else on stderr.
+    """
+
+    def __init__(self) -> None:
+        self.console = out_console()
+
+    def opened(self, facts: dict[str, Any]) -> None:
+        """Say where the conversation is kept and who answers; `facts` are named as in JSON."""
+        say(out_console(sys.stderr), f"thread {facts['thread']} in {facts['db']}")
+
+    def asked(self, prompt: str) -> None:
+        """A prompt is on its way."""
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, events.TextEvent):
+            say(self.console, event.text, end="")
+
+    def ended(self, outcome: Outcome | None, *, stopped: bool, seconds: float) -> None:
+        say(self.console, "")
+        if (note := _note(outcome, stopped=stopped)) is not None:
+            say(out_console(sys.stderr), note)
+
+    def failed(self, error: TurngateError) -> None:
+        show_error(error.code, str(error), error.hint, as_json=False)
+
+
+class JsonVoice(Voice):
+    """For programs: one JSON object a line on stdout, and errors as one on stderr."""
+
+    def opened(self, facts: dict[str, Any]) -> None:
+        print_json({"type": "opened", **facts})
+
+    def asked(self, prompt: str) -> None:
+        print_json({"type": "asked", "text": prompt})
+
+    def event(self, event: Event) -> None:
+        if not isinstance(
+            event, events.Settled
+        ):  # `ended` says it, also of a call that was stopped
+            print_json(msgspec.to_builtins(event))
+
+    def ended(self, outcome: Outcome | None, *, stopped: bool, seconds: float) -> None:
+        answered = isinstance(outcome, Answered)
+        kind, reason = ("answered", None) if answered else ("incomplete", "cancelled")
+        nothing: dict[str, Any] = {"call_id": None, "text": "", "turns": [], "usage": None}
+        shape = json_shape(outcome) if outcome is not None else nothing
+        print_json({"type": "settled", "kind": kind, "reason": reason, **shape})
+
+    def failed(self, error: TurngateError) -> None:
+        show_error(error.code, str(error), error.hint, as_json=True)
+
+
+class PersonVoice(Voice):
+    """For a terminal: labels, reasoning and tools, usage. `echo` shows what nobody typed."""
+
+    def __init__(self, *, echo: bool = False) -> None:
+        super().__init__()
+        self._echo = echo
+        self._last: type[Event] | None = None  # the kind of event on the present line
+
+    def chat(
+        self, loop: LoopThread, thread: Thread, options: CallOptions, *, db: str, tenant: str
+    ) -> int:
+        """Questions typed by a person, until Ctrl-D or Ctrl-C at the prompt."""
+        say(self.console, ("Ctrl-C stops an answer. Ctrl-D leaves.\n", "dim"))
+        code = converse(loop, thread, _typed_prompts(), self, options=options, go_on=True)
+        if loop.wait(thread.turns(limit=1)).length:
+            command = command_for("chat --thread", thread.id, db=db, tenant=tenant)
+            say(self.console, (f"To go on: {command}", "dim"))
+        return code
+
+    def opened(self, facts: dict[str, Any]) -> None:
+        turns = f"{facts['length']} turns so far" if facts["length"] else "new"
+        shown = {"model": facts["model"] or "the server's own", "db": facts["db"]}
+        for name, fact in {**shown, "thread": f"{facts['thread']}   {turns}"}.items():
+            say(self.console, (_LABEL.format(name), "dim"), fact)
+        say(self.console, "")
+
+    def asked(self, prompt: str) -> None:
+        if self._echo:
+            say(self.console, (_LABEL.format("you"), ROLE_STYLES["user"]), prompt)
+        say(self.console, (_LABEL.format("model"), ROLE_STYLES["assistant"]), end="")
+        self._last = None
+
+    def event(self, event: Event) -> None:
+        match event:
+            case events.TextEvent():
+                self._piece(event, event.text)
+            case events.ReasoningEvent():
+                self._piece(event, event.text, "dim italic")
+            case events.ToolStarted():
+                self._piece(event, call_text(event.name, event.arguments), "yellow")
+            case events.ToolEnded():
+                shown = result_text(event.name, event.content, is_error=event.is_error)
+                self._piece(event, shown, "yellow")
+            case events.Settled():
+                pass  # `ended` says it
+            case _:
+                assert_never(event)
+
+    def ended(self, outcome: Outcome | None, *, stopped: bool, seconds: float) -> None:
+        say(self.console, "")
+        if (note := _note(outcome, stopped=stopped)) is not None:
+            say(self.console, _LABEL.format(""), (note, "yellow"))
+        usage = outcome.usage if outcome is not None else None
+        counted = f"{usage_text(usage)} · " if usage is not None else ""
+        say(self.console, (f"{_LABEL.format('')}{counted}{seconds:.1f} s\n", "dim"))
+
+    def failed(self, error: TurngateError) -> None:
+        say(self.console, "")
+        super().failed(error)
+
+    def _piece(self, event: Event, text: str, style: str = "") -> None:
+        """`text`; a tool, and another kind of event than the last, begins a line of its own."""
+        whole = isinstance(event, events.ToolStarted | events.ToolEnded)
+        if self._last is not None and (whole or self._last is not type(event)):
+            say(self.console, "\n", _LABEL.format(""), end="")
+        self._last = type(event)
+        say(self.console, (text, style), end="")

@@ -1,4 +1,4 @@
-"""How a command ends when it fails: the exit codes, and an error as a line or as JSON.
+"""How a command ends when it fails: the exit codes, and an error as lines or as JSON.
 
 0 done · 1 the request can't be met · 2 wrong usage · 3 the model's side failed
 4 the database failed · 128 + n ended by signal n (130: Ctrl-C)
@@ -6,29 +6,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
+from typing import get_args
 
-from turngate.cli.terminal import error_console, visible
-from turngate.errors import PolicyStopped, ProviderError, StoreError, TurngateError
+from turngate.cli.terminal import out_console, print_json, say
+from turngate.errors import PolicyStopped, ProviderCode, ProviderError, StoreError, TurngateError
 
 __all__ = [
+    "CUT_OFF",
     "INTERRUPTED",
     "PROVIDER_FAILED",
-    "READER_GONE",
-    "USAGE",
     "WrongUsage",
     "ended",
     "exit_code",
     "show_error",
 ]
 
-USAGE = 2
 PROVIDER_FAILED = 3
 INTERRUPTED = 130
-READER_GONE = 141
+_READER_GONE = 141
+
+# Reasons of an end that the model's side is to blame for.
+CUT_OFF = {*get_args(ProviderCode), "policy"}
 
 _KEYS = ("TURNGATE_API_KEY", "OPENAI_API_KEY")
 _KEY_CHARS_MIN = 8
@@ -43,7 +44,7 @@ class WrongUsage(TurngateError):
 def exit_code(error: TurngateError) -> int:
     match error:
         case WrongUsage():
-            return USAGE
+            return 2
         case ProviderError() | PolicyStopped():
             return PROVIDER_FAILED
         case StoreError():
@@ -65,30 +66,20 @@ def ended(body: Callable[[], int], *, as_json: bool) -> int:
     except BrokenPipeError:
         # What is still buffered has no reader, and the interpreter's last flush would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return READER_GONE
+        return _READER_GONE
     return code
 
 
 def show_error(code: str, message: str, hint: str | None, *, as_json: bool) -> None:
-    """Write one error to stderr: lines for a person, or one JSON object."""
-    message = _without_keys(message)
-    hint = _without_keys(hint) if hint is not None else None
-    if as_json:
-        error = {"code": code, "message": message, "hint": hint}
-        print(json.dumps({"error": error}), file=sys.stderr, flush=True)
-        return
-    console = error_console()
-    console.print("[bold red]error:[/]", end=" ")
-    console.print(visible(message), markup=False, highlight=False, soft_wrap=True)
-    if hint is not None:
-        console.print("[dim]hint:[/] ", end=" ")
-        console.print(visible(hint), markup=False, highlight=False, soft_wrap=True)
-
-
-def _without_keys(text: str) -> str:
-    """`text` without the keys of the environment, should a server repeat one in its message."""
-    for name in _KEYS:
-        key = os.environ.get(name, "")
+    """Write one error to stderr, without the keys that a server may repeat in its message."""
+    for key in filter(None, map(os.environ.get, _KEYS)):
         if len(key) >= _KEY_CHARS_MIN:
-            text = text.replace(key, "***")
-    return text
+            message = message.replace(key, "***")
+            hint = hint.replace(key, "***") if hint is not None else None
+    if as_json:
+        print_json({"error": {"code": code, "message": message, "hint": hint}}, sys.stderr)
+        return
+    console = out_console(sys.stderr)
+    say(console, ("error: ", "bold red"), message)
+    if hint is not None:
+        say(console, ("hint:  ", "dim"), hint)

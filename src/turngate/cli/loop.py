@@ -1,4 +1,4 @@
-"""The event loop of a command, in a thread of its own.
+"""The event loop of a conversation, in a thread of its own.
 
 The main thread keeps what needs it, the terminal's input and Ctrl-C, while the loop goes on
 serving its connections.
@@ -9,63 +9,63 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self, TypeVar
 
-__all__ = ["LoopThread", "ending_on_signals", "first_interrupt_calls"]
+__all__ = ["LoopThread", "ending_on_signals"]
 
 T = TypeVar("T")
+
+# A signal that comes just before a wait begins is not noticed until the wait ends.
+_WAKE_S = 0.2
 
 
 class LoopThread:
     """A running event loop, entered and left by the main thread; it is uvloop's if installed."""
 
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="turngate-loop", daemon=True)
-
     def __enter__(self) -> Self:
+        try:
+            import uvloop
+        except ImportError:
+            self._loop = asyncio.new_event_loop()
+        else:
+            self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._ready.wait()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.call(self._done.set)
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(self._until_done())
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`. The first Ctrl-C cancels it, and a second one gives up on it.
 
-    async def _until_done(self) -> None:
-        self._done = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._ready.set()
-        await self._done.wait()
+        Errors: those of `work`; `KeyboardInterrupt` once it has ended as cancelled.
+        """
+        started: list[asyncio.Task[T]] = []
+        ended = threading.Event()
 
-    def call(self, function: Callable[[], object]) -> None:
-        """Have the loop call `function` soon."""
-        self._loop.call_soon_threadsafe(function)
+        def start() -> None:
+            started.append(self._loop.create_task(work))
+            started[0].add_done_callback(lambda _: ended.set())
 
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of `coroutine`, which is cancelled if Ctrl-C ends the waiting."""
-        future = self.submit(coroutine)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        self._loop.call_soon_threadsafe(start)
+        interrupted = False
+        while not ended.is_set():
+            try:
+                ended.wait(_WAKE_S)
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = True
+                self._loop.call_soon_threadsafe(lambda: started[0].cancel())
+        if started[0].cancelled():
+            raise KeyboardInterrupt
+        return started[0].result()
 
     @contextmanager
     def entered(self, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
@@ -73,34 +73,8 @@ class LoopThread:
         value = self.wait(context.__aenter__())
         try:
             yield value
-        except BaseException as error:
-            if not self.wait(context.__aexit__(type(error), error, error.__traceback__)):
-                raise
-        else:
+        finally:
             self.wait(context.__aexit__(None, None, None))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
-
-
-@contextmanager
-def first_interrupt_calls(action: Callable[[], object]) -> Iterator[None]:
-    """The first Ctrl-C within calls `action`; another one is a `KeyboardInterrupt` again."""
-
-    def interrupted(signal_number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, before)
-        action()
-
-    before = signal.signal(signal.SIGINT, interrupted)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-from turngate.bootstrap import open_gateway
-from turngate.cli.loop import LoopThread
-from turngate.cli.rendering import print_threads, print_turns
-from turngate.cli.shapes import json_text, thread_page_shape, turn_page_shape
-from turngate.cli.terminal import out_console
-from turngate.records import ThreadPage, ThreadRecord, TurnPage
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from typing import TypeVar, assert_never
 
-__all__ = ["read_thread", "run_show", "run_threads"]
+from rich.console import Console
+
+from turngate import turns
+from turngate.bootstrap import open_gateway
+from turngate.cli import terminal
+from turngate.cli.terminal import json_shape, out_console, print_json, say
+from turngate.gateway import Gateway
+from turngate.records import ThreadPage, ThreadRecord, TurnPage
+from turngate.turns import Part, Turn
+from turngate.values import Usage
+
+__all__ = ["print_threads", "print_turns", "read", "read_thread", "run_show", "run_threads"]
+
+T = TypeVar("T")
+
+ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
+_INDENT = 6
+
+
+def read(db: str, load: Callable[[Gateway], Awaitable[T]]) -> T:
+    """What `load` gives, through a gateway that only reads."""
+
+    async def reading() -> T:
+        async with open_gateway(db, read_only=True) as gateway:
+            return await load(gateway)
+
+    return asyncio.run(reading())
 
 
 def run_threads(*, db: str, tenant: str, limit: int, after: str | None, as_json: bool) -> int:
-    async def load() -> ThreadPage:
-        async with open_gateway(db, read_only=True) as gateway:
-            return await gateway.tenant(tenant).threads(after=after, limit=limit)
-
-    with LoopThread() as loop:
-        page = loop.wait(load())
+    page = read(db, lambda gateway: gateway.tenant(tenant).threads(after=after, limit=limit))
     if as_json:
-        print(json_text(thread_page_shape(page)))
+        print_json(json_shape(page))
     else:
         print_threads(out_console(), page, tenant=tenant)
     return 0
@@ -29,25 +49,127 @@ def run_threads(*, db: str, tenant: str, limit: int, after: str | None, as_json:
 def run_show(
     *, db: str, tenant: str, thread: str, limit: int, before: int | None, as_json: bool
 ) -> int:
-    with LoopThread() as loop:
-        record, page = loop.wait(
-            read_thread(db=db, tenant=tenant, thread=thread, limit=limit, before=before)
-        )
+    record, page = read_thread(db, tenant, thread, limit=limit, before=before)
     if as_json:
-        print(json_text(turn_page_shape(record, page)))
+        placed = enumerate(json_shape(page.turns), page.first)
+        shown = [{"position": position, **turn} for position, turn in placed]
+        print_json({"thread": json_shape(record), "first": page.first, "turns": shown})
     else:
         print_turns(out_console(), record, page, tenant=tenant)
     return 0
 
 
-async def read_thread(
-    *, db: str, tenant: str, thread: str, limit: int = 50, before: int | None = None
+def read_thread(
+    db: str, tenant: str, thread: str, *, limit: int = 50, before: int | None = None
 ) -> tuple[ThreadRecord, TurnPage]:
-    """A thread and a page of its turns, through a gateway that only reads.
+    """A thread and a page of its turns. Errors: `ThreadNotFound`, `StoreError`."""
 
-    Errors: `ThreadNotFound`, `StoreError`.
-    """
-    async with open_gateway(db, read_only=True) as gateway:
+    async def load(gateway: Gateway) -> tuple[ThreadRecord, TurnPage]:
         handle = gateway.tenant(tenant).thread(thread)
-        record = await handle.record()
-        return record, await handle.turns(before=before, limit=limit)
+        return await handle.record(), await handle.turns(before=before, limit=limit)
+
+    return read(db, load)
+
+
+def print_threads(console: Console, page: ThreadPage, *, tenant: str) -> None:
+    if not page.threads:
+        say(console, (f"No threads of tenant {tenant!r} here.", "dim"))
+        return
+    rows = (
+        (t.id, str(t.length), local_time(t.updated_at), t.user or "", t.title or "")
+        for t in page.threads
+    )
+    terminal.print_table(console, ("thread", "turns", "changed", "user", "title"), rows)
+    if page.next is not None:
+        say(console, (f"There are more: --after {page.next}", "dim"))
+
+
+def print_turns(console: Console, record: ThreadRecord, page: TurnPage, *, tenant: str) -> None:
+    """The thread's head line, its turns, and the sum of the usage that stands on them."""
+    user = f"user {record.user}" if record.user is not None else None
+    facts = _joined(f"tenant {tenant}", counted(record.length, "turn"), user, record.title)
+    say(console, ("thread ", "dim"), (record.id, "bold"), (f"   {facts}", "dim"))
+    if page.turns and page.first > 0:
+        earlier = f"{counted(page.first, 'earlier turn')}: --before {page.first}"
+        say(console, (f"\n… {earlier}", "dim"))
+    for position, turn in enumerate(page.turns, page.first):
+        used = usage_text(turn.usage) if turn.usage is not None else None
+        facts = _joined(local_time(turn.created_at), turn.model, used)
+        why = f" ({turn.ended})" if turn.ended is not None else ""
+        status = f"   {turn.status}{why}" if turn.status != "complete" else ""
+        head = (f"\n{position:>4}  ", "dim"), (turn.role, ROLE_STYLES[turn.role])
+        say(console, *head, (f"   {facts}", "dim"), (status, "yellow"))
+        print_parts(console, turn)
+    _print_sum(console, page.turns)
+
+
+def print_parts(console: Console, turn: Turn) -> None:
+    """The parts of `turn`, under the indent of its head line."""
+    for part in turn.parts:
+        text, style = _part_text(part)
+        if text:
+            terminal.print_block(console, text, indent=_INDENT, style=style)
+
+
+def _part_text(part: Part) -> tuple[str, str]:
+    """What is shown of a part, and its style."""
+    match part:
+        case turns.TextPart():
+            return part.text, ""
+        case turns.ReasoningPart():
+            return part.text, "dim italic"
+        case turns.FilePart():
+            file = part.file
+            return f"[file] {file.name} ({file.media_type}, {file.size_bytes:,} bytes)", "magenta"
+        case turns.ToolCallPart():
+            return call_text(part.name, part.arguments), "yellow"
+        case turns.ToolResultPart():
+            return result_text(part.name, part.content, is_error=part.is_error), "yellow"
+        case _:
+            assert_never(part)
+
+
+def call_text(name: str, arguments: str) -> str:
+    """``[call] track(number=7)``; arguments that are no JSON object stand as they are."""
+    try:
+        values = json.loads(arguments or "{}")
+        shown = ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
+    except (ValueError, AttributeError, RecursionError):
+        shown = arguments
+    return f"[call] {name}({shown})"
+
+
+def result_text(name: str | None, content: str, *, is_error: bool) -> str:
+    return f"[{name or 'tool'}{' failed' if is_error else ''}] {content}"
+
+
+def usage_text(usage: Usage) -> str:
+    """``21 tokens in, 8 out``, with what of it was cached or reasoning."""
+    cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
+    reasoning = f" ({usage.reasoning_tokens} reasoning)" if usage.reasoning_tokens else ""
+    return f"{usage.input_tokens} tokens in{cached}, {usage.output_tokens} out{reasoning}"
+
+
+def _print_sum(console: Console, shown: Iterable[Turn]) -> None:
+    usages = [turn.usage for turn in shown if turn.usage is not None]
+    if not usages:
+        return
+    unknown = sum(turn.status == "incomplete" and turn.usage is None for turn in shown)
+    # A server that is left amid an answer tells no usage.
+    without = f", without {counted(unknown, 'incomplete one')}" if unknown else ""
+    total = usage_text(sum(usages[1:], start=usages[0]))
+    label = f"\n{' ' * _INDENT}sum of {counted(len(usages), 'answer')}: "
+    say(console, (label, "dim"), (total, "bold"), (without, "dim"))
+
+
+def _joined(*facts: str | None) -> str:
+    """Those of `facts` that there are, on one line."""
+    return " · ".join(" ".join(fact.split()) for fact in facts if fact is not None)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def local_time(moment: datetime) -> str:
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,30 +1,38 @@
-"""Text on a terminal that cannot steer it, and the consoles that it is written to."""
+"""Text on a terminal that cannot steer it, and JSON for programs."""
 
 from __future__ import annotations
 
+import json
 import sys
-import textwrap
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, TextIO
 
-from rich.cells import cell_len
+import msgspec
+from rich import box
 from rich.console import Console
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Wrap", "console_on", "error_console", "indented", "out_console", "visible"]
+__all__ = [
+    "json_shape",
+    "out_console",
+    "print_block",
+    "print_json",
+    "print_table",
+    "say",
+    "visible",
+]
 
-# Wide enough that nothing is ever folded or cut for a pipe or a file.
-_PIPE_COLUMNS = 10_000
+# Wide enough that nothing is ever folded for a pipe or a file.
+_PIPE_COLUMNS = 1_000_000
 
-_KEPT = "\n\t"
-_CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]  # C0, delete, C1
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}  # C0, delete, C1
 _REORDERING = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]  # they make text read as another
-_LINE_BREAKS = {0x2028: "\n", 0x2029: "\n"}
-_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
 _VISIBLE: dict[int, str | None] = {
-    **{code: None for code in [*_CONTROLS, *_REORDERING] if chr(code) not in _KEPT},
-    **_LINE_BREAKS,
-    **_SURROGATES,
+    **dict.fromkeys([*_CONTROLS, *_REORDERING]),
+    **dict.fromkeys((0x2028, 0x2029), "\n"),
+    **dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}"),
 }
 
 
@@ -43,8 +51,9 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def console_on(stream: TextIO) -> Console:
-    """A console that writes to `stream`: styled on a terminal, plain and unfolded elsewhere."""
+def out_console(stream: TextIO | None = None) -> Console:
+    """A console on `stream` (None: stdout): styled on a terminal, plain and unfolded elsewhere."""
+    stream = stream if stream is not None else sys.stdout
     # A narrow locale must not end a command: what it can't write becomes a question mark.
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
@@ -52,63 +61,43 @@ def console_on(stream: TextIO) -> Console:
     return _Console(file=stream, width=width, highlight=False, emoji=False)
 
 
-def out_console() -> Console:
-    return console_on(sys.stdout)
+def say(console: Console, *pieces: str | tuple[str, str], end: str = "\n") -> None:
+    """One line of `pieces`, each a text or a text and its style, unfolded and at once."""
+    line = Text()
+    for piece in pieces:
+        text, style = (piece, "") if isinstance(piece, str) else piece
+        line.append(visible(text), style=style)
+    console.print(line, soft_wrap=True, end=end)
+    console.file.flush()
 
 
-def error_console() -> Console:
-    return console_on(sys.stderr)
+def print_block(console: Console, text: str, *, indent: int, style: str = "") -> None:
+    """`text` under an indent, folded between words where it goes to a terminal."""
+    for line in Text(visible(text), style=style).wrap(console, console.width - indent):
+        console.print(Text(" " * indent) + line, soft_wrap=True)
 
 
-def indented(text: str, console: Console, *, by: int, style: str = "") -> Any:
-    """What prints `text` under an indent of `by` columns, folded where it goes to a terminal."""
-    shown = visible(text)
-    if console.is_terminal:
-        return Padding(Text(shown, style=style), (0, 0, 0, by))
-    return Text(textwrap.indent(shown, " " * by))
+def print_table(console: Console, head: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        # A cell is one line, and its text no markup.
+        table.add_row(*(Text(" ".join(visible(cell).split())) for cell in row))
+    console.print(table)
 
 
-class Wrap:
-    """Streamed text, folded between words under a hanging indent.
+def json_shape(value: Any) -> Any:
+    """`value` as JSON takes it: of a record all of its fields, null where there is nothing."""
+    if isinstance(value, msgspec.Struct):
+        fields = {name: json_shape(getattr(value, name)) for name in value.__struct_fields__}
+        tag = value.__struct_config__.tag
+        return {"type": tag, **fields} if tag is not None else fields
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return [json_shape(entry) for entry in value] if isinstance(value, tuple | list) else value
 
-    `add` gives what can be shown by now: all but the last word, which may go on. `end` gives the
-    rest. Wide characters (Chinese, Japanese, Korean) may be followed by a line break each.
-    """
 
-    def __init__(self, *, width: int, indent: int) -> None:
-        self._width = width
-        self._indent = indent
-        self._column = indent
-        self._spaces = ""
-        self._word = ""
-
-    def add(self, text: str) -> str:
-        shown = []
-        for char in text:
-            if char == "\n":
-                shown.append(self._placed())
-                shown.append("\n" + " " * self._indent)
-                self._spaces, self._column = "", self._indent
-            elif char.isspace():
-                shown.append(self._placed())
-                self._spaces += "    " if char == "\t" else char
-            else:
-                self._word += char
-                if cell_len(char) > 1:
-                    shown.append(self._placed())
-        return "".join(shown)
-
-    def end(self) -> str:
-        return self._placed()
-
-    def _placed(self) -> str:
-        """The pending word behind its spaces, on the next line if this one is full."""
-        if not self._word:
-            return ""
-        before, word, cells = self._spaces, self._word, cell_len(self._word)
-        self._spaces = self._word = ""
-        if self._column > self._indent and self._column + len(before) + cells > self._width:
-            self._column = self._indent + cells
-            return "\n" + " " * self._indent + word
-        self._column += len(before) + cells
-        return before + word
+def print_json(value: Any, stream: TextIO | None = None) -> None:
+    """One line of JSON in ASCII, so that nothing in it can steer a terminal."""
+    print(json.dumps(value), file=stream, flush=True)

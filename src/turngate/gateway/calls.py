@@ -9,6 +9,7 @@ found by the next start, or by the next call on the thread.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ import msgspec
 
 from turngate import identity
 from turngate.completion import CallOptions, ChatRequest
-from turngate.errors import InvalidValue, ThreadBusy, ThreadMoved
+from turngate.errors import InvalidValue, ThreadBusy, ThreadMoved, UnknownCall
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.settle import settle_lost
 from turngate.messages import Message
@@ -189,5 +190,6 @@ async def _released(deps: GatewayDeps, new: NewCall, call_id: str) -> bool:
         return True
     if call.waiting_for or (call.owner == deps.owner and call.id in deps.live):
         return False
-    await settle_lost(deps, new.scope, call)
+    with contextlib.suppress(UnknownCall):  # another one settled it since it was read
+        await settle_lost(deps, new.scope, call)
     return True

@@ -7,6 +7,7 @@ is then cancelled (or goes on, where it was detached), and settled all the same.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -127,14 +128,16 @@ class Gateway:
 
     async def cancel(self, scope: Scope, call_id: str) -> Outcome:
         """End a call that is active, wherever it stands; one that has ended gives its outcome."""
-        record = await self.deps.store.call(scope, call_id)
-        running = self.live(call_id)
-        if running is not None:
-            running.live.cancel("cancelled")
-            return await asyncio.shield(running.task)
-        if record.state == "active":
-            return await settle_lost(self.deps, scope, record, reason="cancelled")
-        return await self.outcome(scope, call_id)
+        while True:
+            record = await self.deps.store.call(scope, call_id)
+            running = self.live(call_id)
+            if running is not None:
+                running.live.cancel("cancelled")
+                return await asyncio.shield(running.task)
+            if record.state != "active":
+                return await self.outcome(scope, call_id)
+            with contextlib.suppress(UnknownCall):  # it ended, or was taken over, since it was read
+                return await settle_lost(self.deps, scope, record, reason="cancelled")
 
     async def events(self, scope: Scope, call_id: str, after: int) -> AsyncIterator[Event]:
         """The events of a call from number `after` on: stored ones, then those that still come."""
@@ -157,10 +160,11 @@ class Gateway:
 
     async def _ended(self, scope: Scope, record: CallRecord) -> RunningCall:
         """The call of a record that does not run here, as one that has just ended."""
-        if record.state == "active":
+        while record.state == "active":
             if record.waiting_for:
                 raise UnknownCall(record.id)
-            await settle_lost(self.deps, scope, record)
+            with contextlib.suppress(UnknownCall):  # another one ended it since it was read
+                await settle_lost(self.deps, scope, record)
             record = await self.deps.store.call(scope, record.id)
         events = stored_events(await self.deps.store.events(scope, record.id))
         live = LiveCall(record.id, events)

@@ -189,6 +189,8 @@ class Journal:
             await asyncio.wait({committing})
             if not committing.cancelled() and committing.exception() is None:
                 self.steps += steps
+            else:
+                self._live.not_stored(change.events)
             raise
         except StoreError:
             self._live.not_stored(change.events)

@@ -71,6 +71,9 @@ class LiveCall:
             if part:
                 self._add(TextEvent(part))
             return
+        if type(part) is ReasoningDelta:
+            self._add(ReasoningEvent(part.text))
+            return
         match part:
             case str():
                 self._add(TextEvent(part))
@@ -223,8 +226,13 @@ class LiveCall:
 
 
 def stored_events(batches: Sequence[EventBatch]) -> list[StoredEvent]:
-    """The events of `batches`, in their order."""
+    """The events of `batches`, in their order.
+
+    Batches may overlap: a commit that failed while a later one succeeded is made up for by a batch
+    that holds the events of both.
+    """
     events: list[StoredEvent] = []
     for batch in sorted(batches, key=lambda batch: batch.first):
-        events += _EVENTS.decode(batch.body)
+        known = max(len(events) - batch.first, 0)
+        events += _EVENTS.decode(batch.body)[known:]
     return events

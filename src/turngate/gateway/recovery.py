@@ -38,16 +38,33 @@ async def taken_over(deps: GatewayDeps, lost: LostCall) -> Run | None:
     if missing:
         await _wait_for(deps, scope, call, missing)
         return None
+    call = await _claimed(deps, scope, call)
+    try:
+        run = await _from_journal(deps, scope, call)
+    except BaseException:
+        deps.live.discard(call.id)
+        raise
+    if run is None:
+        deps.live.discard(call.id)
+    return run
+
+
+async def _from_journal(deps: GatewayDeps, scope: Scope, call: CallRecord) -> Run | None:
+    """The run as its journal has it, read once it is ours and nobody else can add to it.
+
+    None: it was settled. A model call that died with its process has its row.
+    """
     live = LiveCall(call.id, stored_events(await deps.store.events(scope, call.id)))
     steps = await deps.store.steps(scope, call.id)
     journal = Journal(deps, scope, call, live, steps)
     live.new_step(journal.events_at_last_model_step)
-    in_tools = bool(journal.open_places)
-    if live.said.text and not in_tools:
-        await settle_lost(deps, scope, call)
-        return None
-    call = await _claimed(deps, scope, call, model_was_asked=not in_tools)
-    journal.call = call
+    if not journal.open_places:
+        if live.said.text:
+            await settle_lost(deps, scope, call)
+            return None
+        row = ledger_row(call, model=None, usage=None, outcome="lost")
+        change = Change(thread=call.thread, at=identity.now(), guard=guard_of(call), ledger=(row,))
+        await deps.store.commit(scope, change)
     window = await deps.memory.window(
         scope, call.thread, current=call.user_turn, before=call.position
     )
@@ -88,10 +105,8 @@ async def _wait_for(
     )
 
 
-async def _claimed(
-    deps: GatewayDeps, scope: Scope, call: CallRecord, *, model_was_asked: bool
-) -> CallRecord:
-    """`call` under our ownership; a model call that died with its process has its row."""
+async def _claimed(deps: GatewayDeps, scope: Scope, call: CallRecord) -> CallRecord:
+    """`call` under our ownership: from now on its old owner's writes change nothing."""
     claimed = msgspec.structs.replace(
         call,
         owner=deps.owner,
@@ -99,14 +114,7 @@ async def _claimed(
         recoveries=call.recoveries + 1,
         waiting_for=(),
     )
-    rows = [ledger_row(call, model=None, usage=None, outcome="lost")] if model_was_asked else []
-    change = Change(
-        thread=call.thread,
-        at=identity.now(),
-        guard=guard_of(call),
-        update=claimed,
-        ledger=tuple(rows),
-    )
+    change = Change(thread=call.thread, at=identity.now(), guard=guard_of(call), update=claimed)
     deps.live.add(call.id)
     try:
         await deps.store.commit(scope, change)

@@ -90,9 +90,8 @@ async def execute_run(
 async def drive_run(run: Run) -> Outcome:
     """Take `run` from its journal to its outcome."""
     run.live.stop_after(_seconds_left(run), "time")
-    flushing = asyncio.create_task(run.journal.keep_events()) if run.call.streamed else None
     try:
-        end = await run.live.cancellable(_rounds(run))
+        end = await _rounds_with_events(run)
     except asyncio.CancelledError:
         reason = run.live.cancel_reason
         outcome = await _settle(
@@ -111,13 +110,25 @@ async def drive_run(run: Run) -> Outcome:
         raise
     finally:
         run.live.stop_after(None)
-        if flushing is not None:
-            flushing.cancel()
     if isinstance(end, str):
         return await _settle(run, state="incomplete", reason=end, said=None)
     if end.finish_reason in ("length", "content_filter"):
         return await _settle(run, state="incomplete", reason=end.finish_reason, said=end)
     return await _settle(run, state="answered", reason=None, said=end)
+
+
+async def _rounds_with_events(run: Run) -> ModelResult | str:
+    """The rounds of `run`, while the events of a streamed one are stored as they come.
+
+    None of them is on its way afterwards, so that the settle stores all that is left.
+    """
+    flushing = asyncio.create_task(run.journal.keep_events()) if run.call.streamed else None
+    try:
+        return await run.live.cancellable(_rounds(run))
+    finally:
+        if flushing is not None:
+            flushing.cancel()
+            await asyncio.wait({flushing})
 
 
 async def _settle(

@@ -14,7 +14,17 @@ from turngate.messages import Message as ProviderMessage
 from turngate.protocols import ChatProvider
 from turngate.providers.compatible import CompatibleModelProvider
 from turngate.providers.config import ProviderConfig
+from turngate.providers.policies import (
+    CompleteToolCalls,
+    OutputLimits,
+    RefusedFinishReasons,
+    RequiredTools,
+    Timing,
+    TimingRecord,
+    default_policies,
+)
 from turngate.providers.runner import Invocation, ModelRunner
+from turngate.providers.schema_tools import SchemaToolsProvider
 from turngate.providers.wire import chat_completion_messages
 
 __all__ = [
@@ -22,15 +32,23 @@ __all__ = [
     "ChatProvider",
     "ChatRequest",
     "CompatibleModelProvider",
+    "CompleteToolCalls",
     "CompletionPolicy",
     "CompletionSession",
     "FunctionCallDelta",
     "Invocation",
     "ModelPart",
     "ModelRunner",
+    "OutputLimits",
     "ProviderConfig",
     "ProviderMessage",
     "ReasoningDelta",
+    "RefusedFinishReasons",
+    "RequiredTools",
+    "SchemaToolsProvider",
     "StreamEnd",
+    "Timing",
+    "TimingRecord",
     "chat_completion_messages",
+    "default_policies",
 ]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from turngate.completion import ModelPart, ReasoningDelta, StreamEnd
 from turngate.providers.calls import LEGACY_INDEX, Calls
@@ -28,6 +29,7 @@ from turngate.providers.chunks import (
     decoded_head,
     decoded_untyped,
     mended_chunk,
+    too_deep,
 )
 from turngate.providers.failures import ended_failure, event_failure, is_failure
 from turngate.providers.finish import finish_reason, stronger_finish
@@ -126,7 +128,10 @@ class Answer:
         self._calls.close(out, is_cut=reason in ("length", "content_filter"))
 
     def end(self, *, model: str | None, request_id: str | None) -> StreamEnd:
-        """The end of the answer; `model` and `request_id` stand where the server told none."""
+        """The end of the answer; `model` and `request_id` stand where the server told none.
+
+        Errors: `ProviderError` ``too_deep`` for what is to be kept for the provider.
+        """
         data: list[tuple[int | None, ProviderData]] = []
         kept = self._reasoning.kept()
         if self._extra is not None:
@@ -239,35 +244,26 @@ class Answer:
                 out.append(refusal)
             out.extend(ReasoningDelta(piece) for piece in _thoughts(thinking) if piece)
 
-    def _mend(self, delta: Delta) -> None:
-        """Make the strings of `delta` well-formed, with the halves held from deltas before it."""
-        whole = self._pairs.whole
-        if isinstance(delta.content, str):
-            delta.content = whole("content", delta.content)
-        else:
-            delta.content = well_formed_tree(delta.content)
-        if delta.reasoning_content:
-            delta.reasoning_content = whole("reasoning_content", delta.reasoning_content)
-        if delta.reasoning:
-            delta.reasoning = whole("reasoning", delta.reasoning)
-        if delta.refusal:
-            delta.refusal = whole("refusal", delta.refusal)
-        delta.reasoning_details = well_formed_tree(delta.reasoning_details)
-        delta.extra_content = well_formed_tree(delta.extra_content)
-        for place, tool in enumerate(delta.tool_calls or ()):
-            tool.id = tool.id and well_formed(tool.id)
-            tool.extra_content = well_formed_tree(tool.extra_content)
-            if tool.function is not None:
-                self._mend_function(tool.function, tool.index if tool.index is not None else place)
-        if delta.function_call is not None:
-            self._mend_function(delta.function_call, LEGACY_INDEX)
+    def _mend(self, value: Struct, index: int | None = None) -> None:
+        """Make the strings of a delta well-formed, with the halves held from deltas before it.
 
-    def _mend_function(self, function: Function, index: int) -> None:
-        function.name = function.name and well_formed(function.name)
-        if isinstance(function.arguments, str):
-            function.arguments = self._pairs.whole(index, function.arguments)
-        else:
-            function.arguments = well_formed_tree(function.arguments)
+        `index` is a call's, and its arguments are the channel of that name.
+        """
+        for name in value.__struct_fields__:
+            member: Any = getattr(value, name)
+            match member:
+                case str() if name in ("id", "name"):
+                    member = well_formed(member)
+                case str():
+                    member = self._pairs.whole(name if index is None else index, member)
+                case Struct():
+                    self._mend(member, LEGACY_INDEX if index is None else index)
+                case [ToolDelta(), *_]:
+                    for place, tool in enumerate(member):
+                        self._mend(tool, tool.index if tool.index is not None else place)
+                case _:
+                    member = well_formed_tree(member)
+            setattr(value, name, member)
 
     def _give_up_halves(self, out: list[ModelPart]) -> None:
         """Half characters whose other half never came, each in place of its channel's end."""
@@ -285,7 +281,10 @@ class Answer:
         return finish_reason(self._finish, has_calls=len(self._calls) > 0)
 
     def _provider_data(self, members: dict[str, Any]) -> ProviderData:
-        text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+        try:
+            text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+        except RecursionError:
+            raise too_deep() from None
         return ProviderData(self._provider, well_formed(text))
 
 

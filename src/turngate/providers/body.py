@@ -10,14 +10,12 @@ at the clean end of the body after a finish reason or of a whole JSON answer. Ev
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import assert_never
-
 from msgspec import Struct
 
 from turngate.completion import ModelPart, StreamEnd
 from turngate.errors import ProviderError
 from turngate.providers.answer import Answer
+from turngate.providers.chunks import too_deep
 from turngate.providers.sse import Event, EventReader
 
 __all__ = ["AnswerBody", "BodyLimits"]
@@ -36,12 +34,6 @@ class BodyLimits(Struct, frozen=True, kw_only=True):
     event_bytes_max: int = 1 << 20
     event_lines_max: int = 10_000
     events_max: int = 1_000_000
-
-
-class _Form(Enum):
-    UNKNOWN = "unknown"
-    EVENTS = "events"
-    JSON = "json"
 
 
 # More white space than this before the first character is a stream that says nothing.
@@ -68,27 +60,27 @@ class AnswerBody:
             event_bytes_max=limits.event_bytes_max,
             event_lines_max=limits.event_lines_max,
         )
-        self._form = _Form.UNKNOWN
-        self._is_events = False  # the form is EVENTS; asked for each block
-        self._held: list[bytes] = []  # of a body whose form is not known, or that is JSON
+        self._is_events = self._is_json = False  # neither: not known yet
+        self._held: list[bytes] = []  # of a body that is no event stream, or may be none
         self._size_bytes = 0
         self._event_count = 0
 
     def feed(self, block: bytes, out: list[ModelPart]) -> None:
         """Add to `out` the parts that `block` completes."""
         self._size_bytes += len(block)
+        failure: ProviderError | None = None
+        if self._size_bytes > self._response_bytes_max:
+            block = block[: self._response_bytes_max - self._size_bytes]
+            failure = self._over("response_bytes_max", self._response_bytes_max)
         if not self._is_events:
             block = self._after_form(block)
         events: list[Event] = []
-        failure: ProviderError | None = None
         try:
             self._reader.feed(block, events)
         except ProviderError as error:
             failure = error  # the events before it count, and the end marker is one of them
         if events:
             self._take(events, out)
-        if self._size_bytes > self._response_bytes_max and failure is None:
-            failure = self._over("response_bytes_max", self._response_bytes_max)
         if failure is not None and not self.is_ended:
             raise failure
 
@@ -96,32 +88,32 @@ class AnswerBody:
         """Add to `out` what the clean end of the body completes."""
         if self.is_ended:
             return
-        match self._form:
-            case _Form.JSON:
-                self._close_json(out)
-            case _Form.EVENTS | _Form.UNKNOWN:
-                self._close_events(out)
-            case _:
-                assert_never(self._form)
-        self.is_ended = True
+        if self._is_json:
+            self._close_json(out)
+        else:
+            self._close_events(out)
 
     def end(self, *, model: str | None, request_id: str | None) -> StreamEnd:
         """The end of the answer, once `is_ended`."""
         return self._answer.end(model=model, request_id=request_id)
 
     def _take(self, events: list[Event], out: list[ModelPart]) -> None:
+        room = self._limits.events_max - self._event_count
         self._event_count += len(events)
-        is_ended = self._answer.take(events, out)
+        try:
+            is_ended = self._answer.take(events if len(events) <= room else events[:room], out)
+        except RecursionError:  # it was decoded, and mending or encoding it goes deeper
+            raise too_deep() from None
         self.progress = self._event_count - self._answer.ignored
         if is_ended:
             self._end(out)
-        elif self._event_count > self._limits.events_max:
+        elif len(events) > room:
             raise self._over("events_max", self._limits.events_max)
 
     def _after_form(self, block: bytes) -> bytes:
         """What of the body so far is event stream, once its form is known; else empty."""
         self._held.append(block)
-        if self._form is _Form.JSON:
+        if self._is_json:
             return b""
         head = b"".join(self._held)
         self._held = [head]
@@ -131,9 +123,8 @@ class AnswerBody:
         if text[:1] == b"<":
             raise self._not_a_stream()
         if text[:1] in (b"{", b"["):
-            self._form = _Form.JSON
+            self._is_json = True
             return b""
-        self._form = _Form.EVENTS
         self._is_events = True
         self._held = []
         return head
@@ -162,9 +153,8 @@ class AnswerBody:
 
     def _close_json(self, out: list[ModelPart]) -> None:
         body = b"".join(self._held).removeprefix(_BYTE_ORDER_MARK).strip()
-        self._event_count = 1
         try:
-            self._answer.take([body], out)
+            self._take([body], out)
         except ProviderError as error:
             if error.reason == "not_json" and not body.endswith((b"}", b"]")):
                 raise ProviderError(

@@ -1,26 +1,9 @@
 """The calls of one answer: which call a tool delta belongs to, and what of it may be passed on.
 
-Servers tell calls apart by index, by id, by both or by neither. The first row that fits decides;
-"held" is the call last seen at the delta's index, or without an index the call last seen at all.
-Without an index the entries of one delta count as indexes by their place, if there are several.
-
-    id        seen before at this index                    → that call
-    id        seen before elsewhere                        → that call; but a new one (of a made-up
-                                                             id) if it has a name and its index is
-                                                             unused, and that call has arguments
-    new id    nothing held                                 → a new call
-    new id    held call had no id yet, nothing begins      → that call (the id came late)
-    new id    no name, and the held call's object is open  → that call (an id for each piece)
-    new id    else                                         → a new call
-    no id     nothing held                                 → a new call; but with neither name nor
-                                                             id the open call last seen goes on
-    no id     a name that begins another call              → a new call
-    no id     else                                         → the held call
-
-A name begins another call if the held one has arguments and another name, or the same name and a
-whole object that the delta does not repeat, or if both are entries of one delta. Names before the
-first argument are pieces of one name, or repetitions of it; so a call's first delta waits for its
-arguments, another call or the end. Ids are never joined; a call without one gets a made-up one.
+Servers tell calls apart by index, by id, by both or by neither; the rules [R18] to [R28] of
+docs/reference/streams.md say how each is read. "Held" is the call last seen at the delta's index,
+or without an index the call last seen at all. Without an index the entries of one delta count as
+indexes by their place, if there are several.
 """
 
 from __future__ import annotations
@@ -108,27 +91,28 @@ class Calls:
     def _held_call(
         self, index: int | None, told_id: str | None, name: str, text: str, touched: set[int]
     ) -> _Call | None:
-        """The call that a delta goes on with (None: it begins one): the table at the top."""
+        """The call that a delta goes on with; None: it begins one."""
         held = self._at_index.get(index)
         if not told_id:
-            if held is None:
+            if held is None:  # [R24]
                 last = self._at_index.get(None)
                 goes_on = last is not None and not name and not last.arguments.is_closed
                 return last if goes_on else None
-            return None if held.is_followed(name, text, touched) else held
-        if held is not None and held.told_id == told_id:
+            return None if held.is_followed(name, text, touched) else held  # [R25] [R26]
+        if held is not None and held.told_id == told_id:  # [R18]
             return held
         known = self._by_id.get(told_id)
-        if known is not None:
+        if known is not None:  # [R19]
             return None if name and held is None and known.arguments.size else known
-        if held is None:
+        if held is None:  # [R20]
             return None
-        if held.told_id is None and not held.is_followed(name, text, touched):
+        if held.told_id is None and not held.is_followed(name, text, touched):  # [R21]
             held.told_id = told_id
             if not held.is_open:
                 held.call_id = told_id
             self._by_id[told_id] = held
             return held
+        # [R22] [R23]
         return held if text and not name and not held.arguments.is_closed else None
 
     def _new_call(self, told_id: str | None, out: list[ModelPart]) -> _Call:

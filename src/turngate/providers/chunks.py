@@ -9,10 +9,13 @@ shape, with `message` in place of `delta`.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import fields
 
 from turngate.errors import ProviderError
 
@@ -29,6 +32,7 @@ __all__ = [
     "decoded_head",
     "decoded_untyped",
     "mended_chunk",
+    "too_deep",
 ]
 
 # Members stand in the order in which servers send them: decoding is a little faster so.
@@ -107,19 +111,11 @@ def mended_chunk(payload: bytes) -> HeadChunk:
         raw = raw[0]
     if not isinstance(raw, dict):
         raise ProviderError(
-            f"the model server sent a JSON {_kind(raw)} of {len(payload)} bytes where a chunk"
-            " was expected",
+            f"the model server sent {len(payload)} bytes of JSON that are no chunk",
             code="protocol",
             reason="not_a_chunk",
         )
-    choices = [_choice(item) for item in _objects(raw.get("choices"))]
-    return HeadChunk(
-        choices=choices if choices else None,
-        usage=_usage(raw.get("usage")),
-        error=raw.get("error"),
-        id=_text(raw.get("id")),
-        model=_text(raw.get("model")),
-    )
+    return _mended(HeadChunk, raw)
 
 
 def decoded_untyped(payload: bytes) -> Any:
@@ -133,11 +129,11 @@ def decoded_untyped(payload: bytes) -> Any:
     except msgspec.DecodeError:
         pass
     except RecursionError:
-        raise _too_deep(payload) from None
+        raise too_deep() from None
     try:
         return json.loads(payload.decode("utf-8", "replace"), strict=False)
     except RecursionError:
-        raise _too_deep(payload) from None
+        raise too_deep() from None
     except ValueError:
         raise ProviderError(
             f"the model server sent {len(payload)} bytes that are not JSON",
@@ -146,94 +142,48 @@ def decoded_untyped(payload: bytes) -> Any:
         ) from None
 
 
-def _too_deep(payload: bytes) -> ProviderError:
+def too_deep() -> ProviderError:
+    """The error of JSON whose nesting goes beyond what Python can follow."""
     return ProviderError(
-        f"the model server sent {len(payload)} bytes of JSON that is nested too deeply",
-        code="protocol",
-        reason="too_deep",
+        "the model server sent JSON that is nested too deeply", code="protocol", reason="too_deep"
     )
 
 
 # ── mending, member by member ────────────────────────────────────────────────────────────────
 
+S = TypeVar("S", bound=Struct)
 
-def _choice(raw: dict[str, Any]) -> Choice:
-    return Choice(
-        index=_count(raw.get("index")),
-        delta=_delta(raw.get("delta")),
-        message=_delta(raw.get("message")),
-        finish_reason=_text(raw.get("finish_reason")),
-        usage=_usage(raw.get("usage")),
-    )
+_members = cache(fields)
 
 
-def _delta(raw: Any) -> Delta | None:
-    if not isinstance(raw, dict):
-        return None
-    content = raw.get("content")
-    if isinstance(content, dict):
-        content = [content]
-    details = raw.get("reasoning_details")
-    tools = [_tool(item) for item in _objects(raw.get("tool_calls"))]
-    return Delta(
-        content=content if isinstance(content, list) else _text(content),
-        tool_calls=tools if tools else None,
-        reasoning_content=_text(raw.get("reasoning_content")),
-        reasoning=_text(raw.get("reasoning")),
-        reasoning_details=details if isinstance(details, list) else None,
-        refusal=_text(raw.get("refusal")),
-        function_call=_function(raw.get("function_call")),
-        extra_content=raw.get("extra_content"),
-    )
+def _mended(kind: type[S], raw: dict[str, Any]) -> S:
+    """The struct of an object; a member that can't be mended is left out."""
+    return kind(**{m.name: _value(m.type, raw[m.name]) for m in _members(kind) if m.name in raw})
 
 
-def _tool(raw: dict[str, Any]) -> ToolDelta:
-    return ToolDelta(
-        index=_count(raw.get("index")),
-        id=_text(raw.get("id")),
-        function=_function(raw.get("function")),
-        extra_content=raw.get("extra_content"),
-    )
+def _value(kind: Any, raw: Any) -> Any:
+    """`raw` as a value of a member's type; None if it can't be one."""
+    if kind in _MENDING:
+        return _MENDING[kind](raw)
+    inner = get_args(kind)[0]  # a struct, or a list of structs
+    if get_origin(inner) is not list:
+        return _mended(inner, raw) if isinstance(raw, dict) else None
+    items = raw if isinstance(raw, list) else [raw]  # one object in place of a list
+    return [_mended(get_args(inner)[0], item) for item in items if isinstance(item, dict)] or None
 
 
-def _function(raw: Any) -> Function | None:
-    if not isinstance(raw, dict):
-        return None
-    arguments = raw.get("arguments")
-    if isinstance(arguments, list):
-        arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
-    elif not isinstance(arguments, dict):
-        arguments = _text(arguments)
-    return Function(name=_text(raw.get("name")), arguments=arguments)
+def _content(raw: Any) -> str | list[Any] | None:
+    return _list(raw) or _text(raw)
 
 
-def _usage(raw: Any) -> WireUsage | None:
-    if not isinstance(raw, dict):
-        return None
-    return WireUsage(
-        prompt_tokens=_count(raw.get("prompt_tokens")),
-        completion_tokens=_count(raw.get("completion_tokens")),
-        total_tokens=_count(raw.get("total_tokens")),
-        prompt_tokens_details=_details(raw.get("prompt_tokens_details")),
-        completion_tokens_details=_details(raw.get("completion_tokens_details")),
-        prompt_cache_hit_tokens=_count(raw.get("prompt_cache_hit_tokens")),
-    )
+def _list(raw: Any) -> list[Any] | None:
+    return [raw] if isinstance(raw, dict) else raw if isinstance(raw, list) else None
 
 
-def _details(raw: Any) -> TokenDetails | None:
-    if not isinstance(raw, dict):
-        return None
-    return TokenDetails(
-        cached_tokens=_count(raw.get("cached_tokens")),
-        reasoning_tokens=_count(raw.get("reasoning_tokens")),
-    )
-
-
-def _objects(raw: Any) -> list[dict[str, Any]]:
-    """The objects of a list, or the one object that stands in place of it."""
-    if isinstance(raw, dict):
-        return [raw]
-    return [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
+def _arguments(raw: Any) -> str | dict[str, Any] | None:
+    if isinstance(raw, list):
+        return json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
+    return raw if isinstance(raw, dict) else _text(raw)
 
 
 def _text(raw: Any) -> str | None:
@@ -254,15 +204,11 @@ def _count(raw: Any) -> int | None:
         return None
 
 
-def _kind(raw: Any) -> str:
-    match raw:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "number"
+_MENDING: Mapping[Any, Callable[[Any], Any]] = {
+    Any: lambda raw: raw,
+    int | None: _count,
+    str | None: _text,
+    list[Any] | None: _list,
+    str | list[Any] | None: _content,
+    str | dict[str, Any] | None: _arguments,
+}

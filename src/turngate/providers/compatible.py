@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -131,18 +132,31 @@ class CompatibleModelProvider:
             extra_body=config.extra_body,
             include_usage=include_usage,
         )
-        url = config.endpoint("/chat/completions")
-        limits = TimeLimits(config, deadline)
+        async with self._opened("POST", "/chat/completions", headers, deadline, body) as opened:
+            exchange = Exchange(*opened, config, model)
+            await exchange.begin()
+        return exchange
+
+    @asynccontextmanager
+    async def _opened(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        deadline: float,
+        body: bytes | None = None,
+    ) -> AsyncIterator[tuple[HttpResponse, TimeLimits]]:
+        """The response to a request, whose status is 2xx. It is closed if anything is raised."""
+        limits = TimeLimits(self.config, deadline)
         response: HttpResponse | None = None
+        url = self.config.endpoint(path)
         try:
             response = await limits.within(
-                self._transport.send("POST", url, headers=headers, body=body)
+                self._transport.send(method, url, headers=headers, body=body)
             )
             if not 200 <= response.status < 300:
                 raise await refused(response, limits)
-            exchange = Exchange(response, config, limits, model)
-            await exchange.begin()
-            return exchange
+            yield response, limits
         except BaseException:
             if response is not None:
                 response.close()
@@ -156,19 +170,9 @@ class CompatibleModelProvider:
         """
         if self._only_model is not None:
             return self._only_model
-        limits = TimeLimits(self.config, deadline)
-        url = self.config.endpoint("/models")
-        response: HttpResponse | None = None
-        try:
-            response = await limits.within(self._transport.send("GET", url, headers=headers))
-            if not 200 <= response.status < 300:
-                raise await refused(response, limits)
+        async with self._opened("GET", "/models", headers, deadline) as (response, limits):
             body = await whole_body(response, limits, self.config.response_bytes_max)
             await response.release()
-        finally:
-            if response is not None:
-                response.close()
-            limits.close()
         models = _model_ids(decoded_untyped(body))
         if len(models) > 1:
             shown = ", ".join(models[:10]) + (", …" if len(models) > 10 else "")

@@ -13,9 +13,9 @@ from turngate.providers.answer import Answer
 from turngate.providers.body import AnswerBody, BodyLimits
 from turngate.providers.config import ProviderConfig
 from turngate.providers.failures import http_failure, media_type_of, request_id_of
-from turngate.providers.transport import HttpResponse
+from turngate.providers.transport import HttpResponse, timed_out
 
-__all__ = ["Exchange", "TimeLimits", "refused", "timed_out", "whole_body"]
+__all__ = ["Exchange", "TimeLimits", "refused", "whole_body"]
 
 _T = TypeVar("_T")
 
@@ -94,7 +94,7 @@ class Exchange:
     what went wrong after them."""
 
     def __init__(
-        self, response: HttpResponse, config: ProviderConfig, limits: TimeLimits, model: str
+        self, response: HttpResponse, limits: TimeLimits, config: ProviderConfig, model: str
     ) -> None:
         self.response = response
         self.parts: list[ModelPart] = []
@@ -102,13 +102,7 @@ class Exchange:
         self.body = AnswerBody(
             Answer(provider=config.provider_name, new_call_id=lambda: identity.new_id("call")),
             media_type=media_type_of(response.headers),
-            limits=BodyLimits(
-                response_bytes_max=config.response_bytes_max,
-                line_bytes_max=config.line_bytes_max,
-                event_bytes_max=config.event_bytes_max,
-                event_lines_max=config.event_lines_max,
-                events_max=config.events_max,
-            ),
+            limits=BodyLimits(**{f: getattr(config, f) for f in BodyLimits.__struct_fields__}),
         )
         self._limits = limits
         self._model = model
@@ -148,13 +142,6 @@ class Exchange:
 
     def end(self) -> StreamEnd:
         return self.body.end(model=self._model, request_id=request_id_of(self.response.headers))
-
-
-def timed_out(reason: str) -> ProviderError:
-    """The error of a time limit that ran out; its reason is the limit's name."""
-    return ProviderError(
-        f"the model server took too long ({reason})", code="timeout", reason=reason
-    )
 
 
 async def refused(response: HttpResponse, limits: TimeLimits) -> ProviderError:

@@ -22,7 +22,6 @@ from turngate.providers.failure_table import (
     RULES,
     STATUS_WORDS,
 )
-from turngate.providers.sse import Event, EventReader, NamedEvent
 
 __all__ = [
     "ended_failure",
@@ -160,16 +159,7 @@ def _error_value(body: bytes) -> Any:
     if text[:1] == b"<":
         return None
     if text.startswith((b"data:", b"event:")):
-        events: list[Event] = []
-        reader = EventReader()
-        try:
-            reader.feed(text, events)
-            reader.close(events)
-        except ProviderError:
-            pass
-        for event in events:
-            text = event.data if isinstance(event, NamedEvent) else event
-            break
+        text = text.partition(b"data:")[2].partition(b"\n")[0]
     try:
         return json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):

@@ -18,9 +18,10 @@ __all__ = ["OutputMismatch", "output_schema", "parsed_output"]
 
 T = TypeVar("T")
 
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 _PLACE = re.compile(r"`(\$[^`]*)`$")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_MISMATCH_CHARS_MAX = 2_000  # some errors list all that is wrong with a long answer
+_PLACE_CHARS_MAX = 200
 
 
 class OutputMismatch(ValueError):
@@ -65,9 +66,12 @@ def _closed(schema: Any) -> bool:
         return True
     closed = [_closed(entry) for entry in schema.values()]
     strict = all(closed)
-    if schema.get("type") == "object" and "properties" in schema:
-        schema.setdefault("additionalProperties", False)
-        strict = strict and set(schema["properties"]) == set(schema.get("required", ()))
+    if schema.get("type") == "object":
+        members = schema.get("properties")
+        if members is not None:
+            schema.setdefault("additionalProperties", False)
+        is_closed = schema.get("additionalProperties") is False  # no map, and not opened by hand
+        strict = strict and is_closed and set(members or ()) == set(schema.get("required", ()))
     return strict
 
 
@@ -76,8 +80,7 @@ def parsed_output(output: type[T], text: str) -> T:
 
     Errors: `OutputMismatch`.
     """
-    fenced = _FENCED.fullmatch(text)
-    json = fenced[1] if fenced is not None else text
+    json = _unfenced(text)
     validate: Any = getattr(output, "model_validate_json", None)
     try:
         value: T = (
@@ -85,9 +88,21 @@ def parsed_output(output: type[T], text: str) -> T:
         )
         return value
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        found = _PLACE.search(str(error))
-        raise OutputMismatch(str(error), place=found[1] if found is not None else "$") from None
-    except ValueError as error:  # Pydantic's
+        mismatch = str(error)
+        found = _PLACE.search(mismatch)
+        place = found[1] if found is not None else "$"
+    except ValueError as error:  # Pydantic's, which lists every place; the first will do
+        mismatch = str(error)
         details: Any = getattr(error, "errors", list)
-        places = [".".join(["$", *map(str, detail["loc"])]) for detail in details()]
-        raise OutputMismatch(str(error), place=", ".join(places) or "$") from None
+        first = next(iter(details()), {"loc": ()})
+        place = ".".join(["$", *map(str, first["loc"])])
+    raise OutputMismatch(mismatch[:_MISMATCH_CHARS_MAX], place=place[:_PLACE_CHARS_MAX])
+
+
+def _unfenced(text: str) -> str:
+    inner = text.strip()
+    if inner.startswith("```") and inner.endswith("```"):
+        opening, _, rest = inner[3:-3].partition("\n")
+        if opening.strip().lower() in ("", "json"):
+            return rest
+    return text

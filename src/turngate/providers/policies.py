@@ -8,8 +8,9 @@ A policy is opened once for each request, and what it knows of that request is i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
+from time import monotonic
+from typing import NoReturn, get_args
 
 from msgspec import Struct
 
@@ -17,12 +18,14 @@ from turngate.completion import (
     ChatRequest,
     CompletionPolicy,
     CompletionSession,
+    Fold,
     FunctionCallDelta,
     ModelPart,
     ReasoningDelta,
 )
-from turngate.errors import PolicyStopped
+from turngate.errors import InvalidValue, PolicyStopped
 from turngate.history import is_json_object
+from turngate.results import FinishReason
 
 __all__ = [
     "CompleteToolCalls",
@@ -33,6 +36,8 @@ __all__ = [
     "TimingRecord",
     "default_policies",
 ]
+
+_CUT = ("length", "content_filter")  # the server itself says that more may be missing
 
 
 class OutputLimits(Struct, frozen=True, kw_only=True):
@@ -58,33 +63,35 @@ class _LimitsSession(CompletionSession):
 
     def part(self, part: ModelPart) -> None:
         if type(part) is str:
-            self._take_chars(len(part))
-        elif isinstance(part, ReasoningDelta):
-            self._take_chars(len(part.text))
-        elif isinstance(part, FunctionCallDelta):
+            self._chars_left -= len(part)
+            if self._chars_left < 0:
+                self._stop_text()
+        elif type(part) is FunctionCallDelta:
             self._take_call(part)
+        elif isinstance(part, ReasoningDelta):
+            self._chars_left -= len(part.text)
+            if self._chars_left < 0:
+                self._stop_text()
 
-    def _take_chars(self, count: int) -> None:
-        self._chars_left -= count
-        if self._chars_left < 0:
-            raise PolicyStopped(
-                f"the answer is longer than {self._limits.chars_max} characters",
-                reason="output_chars",
-            )
+    def _stop_text(self) -> NoReturn:
+        raise PolicyStopped(
+            f"the answer is longer than {self._limits.chars_max} characters",
+            reason="output_chars",
+        )
 
     def _take_call(self, delta: FunctionCallDelta) -> None:
-        sizes = self._argument_bytes
-        sizes[delta.index] = sizes.get(delta.index, 0) + len(
-            (delta.arguments or "").encode("utf-8", "replace")
-        )
-        if len(sizes) > self._limits.calls_max:
-            raise PolicyStopped(
-                f"the answer makes more than {self._limits.calls_max} calls", reason="output_calls"
-            )
-        if sizes[delta.index] > self._limits.argument_bytes_max:
+        arguments = delta.arguments or ""
+        size = len(arguments) if arguments.isascii() else len(arguments.encode("utf-8", "replace"))
+        size += self._argument_bytes.get(delta.index, 0)
+        self._argument_bytes[delta.index] = size
+        if size > self._limits.argument_bytes_max:
             raise PolicyStopped(
                 f"a call's arguments are larger than {self._limits.argument_bytes_max} bytes",
                 reason="output_arguments",
+            )
+        if len(self._argument_bytes) > self._limits.calls_max:
+            raise PolicyStopped(
+                f"the answer makes more than {self._limits.calls_max} calls", reason="output_calls"
             )
 
 
@@ -99,43 +106,49 @@ class CompleteToolCalls(Struct, frozen=True):
 
 
 class _CallsSession(CompletionSession):
+    watches_text = False
+
     def __init__(self) -> None:
-        self._names: dict[int, str] = {}
-        self._arguments: dict[int, list[str]] = {}
+        self._deltas: list[FunctionCallDelta] = []
+        self._is_cut = False
 
     def part(self, part: ModelPart) -> None:
-        if type(part) is str or not isinstance(part, FunctionCallDelta):
-            return
-        self._names.setdefault(part.index, "")
-        if part.name:
-            self._names[part.index] = part.name
-        if part.arguments:
-            self._arguments.setdefault(part.index, []).append(part.arguments)
+        if isinstance(part, FunctionCallDelta):
+            self._deltas.append(part)
 
     def finish(self, reason: str) -> None:
-        if reason in ("length", "content_filter"):
-            return
-        for index, name in self._names.items():
-            if not name:
+        self._is_cut = reason in _CUT
+
+    def end(self) -> None:  # not `finish`, which does not come where no reason was told
+        fold = Fold()
+        for delta in self._deltas:
+            fold.add(delta)
+        calls = fold.result().tool_calls if not self._is_cut else ()
+        for index, call in enumerate(calls):
+            if not call.name:
                 raise PolicyStopped(f"call {index} has no name", reason="incomplete_call")
-            arguments = "".join(self._arguments.get(index, ()))
-            if arguments.strip() and not is_json_object(arguments):
+            if call.arguments.strip() and not is_json_object(call.arguments):
                 raise PolicyStopped(
                     f"the arguments of call {index} are no JSON object", reason="incomplete_call"
                 )
 
 
 class RefusedFinishReasons(Struct, frozen=True):
-    """Ends an answer that finished for one of `reasons`."""
+    """Ends an answer that finished for one of `reasons`. Errors: `InvalidValue` for other words."""
 
     reasons: Collection[str] = ("content_filter",)
 
+    def __post_init__(self) -> None:
+        for word in self.reasons:  # of a text in place of a collection, a letter
+            if word not in get_args(FinishReason):
+                raise InvalidValue(f"no answer finishes by {word!r}")
+
     def open(self, request: ChatRequest) -> CompletionSession:
-        return _ReasonsSession(frozenset(self.reasons))
+        return _ReasonsSession(self.reasons)
 
 
 class _ReasonsSession(CompletionSession):
-    def __init__(self, refused: frozenset[str]) -> None:
+    def __init__(self, refused: Collection[str]) -> None:
         self._refused = refused
 
     def finish(self, reason: str) -> None:
@@ -146,30 +159,33 @@ class _ReasonsSession(CompletionSession):
 class RequiredTools(Struct, frozen=True):
     """Ends an answer without a call where the request's `tool_choice` required one.
 
-    Some servers take ``required`` and answer with text all the same.
+    Some servers take ``required`` and answer with text all the same. An answer that the server
+    itself reports as cut passes.
     """
 
     def open(self, request: ChatRequest) -> CompletionSession:
         choice = request.options.tool_choice
         required = bool(request.tools) and choice is not None and choice not in ("auto", "none")
-        return _RequiredSession() if required else _NothingSession()
+        return _RequiredSession(is_missing=required)
 
 
 class _RequiredSession(CompletionSession):
-    def __init__(self) -> None:
-        self._called = False
+    watches_text = False
+
+    def __init__(self, *, is_missing: bool) -> None:
+        self._is_missing = is_missing
 
     def part(self, part: ModelPart) -> None:
-        if type(part) is FunctionCallDelta:
-            self._called = True
+        if isinstance(part, FunctionCallDelta):
+            self._is_missing = False
 
     def finish(self, reason: str) -> None:
-        if not self._called and reason in ("stop", "tool_calls"):
+        if reason in _CUT:
+            self._is_missing = False
+
+    def end(self) -> None:
+        if self._is_missing:
             raise PolicyStopped("a tool call was required, and none came", reason="required_tool")
-
-
-class _NothingSession(CompletionSession):
-    """Watches nothing."""
 
 
 class TimingRecord(Struct, frozen=True, kw_only=True):
@@ -196,13 +212,13 @@ class Timing(Struct, frozen=True):
 class _TimingSession(CompletionSession):
     def __init__(self, record: Callable[[TimingRecord], None]) -> None:
         self._record = record
-        self._begun = self._last = time.monotonic()
+        self._begun = self._last = monotonic()
         self._first: float | None = None
         self._gap = 0.0
         self._parts = 0
 
     def part(self, part: ModelPart) -> None:
-        now = time.monotonic()
+        now = monotonic()
         if self._first is None:
             self._first = now
         elif now - self._last > self._gap:
@@ -215,7 +231,7 @@ class _TimingSession(CompletionSession):
             TimingRecord(
                 first_part_s=self._first - self._begun if self._first is not None else None,
                 longest_gap_s=self._gap,
-                total_s=time.monotonic() - self._begun,
+                total_s=monotonic() - self._begun,
                 parts=self._parts,
             )
         )

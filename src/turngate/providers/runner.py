@@ -124,21 +124,21 @@ class ModelRunner:
         if output is None:
             result = await self.complete(request)
             return Invocation(result.text, result)
-        request = msgspec.structs.replace(request, output=output_schema(output))
-        result = await self.complete(request)
-        try:
-            return Invocation(_checked_value(output, result), result)
-        except OutputMismatch as mismatch:
-            if not repair:
-                raise _no_value(result, mismatch) from None
-            again = f"The answer does not fit: {mismatch}. Answer with the corrected JSON alone."
-        messages = (*request.messages, AssistantMessage(text=result.text), UserMessage((again,)))
-        request = msgspec.structs.replace(request, messages=tuple(paired_history(messages)))
-        result = await self.complete(request)
-        try:
-            return Invocation(_checked_value(output, result), result)
-        except OutputMismatch as mismatch:
-            raise _no_value(result, mismatch) from None
+        schema = output_schema(output)
+        attempts = 2 if repair else 1
+        while True:
+            result = await self.complete(msgspec.structs.replace(request, output=schema))
+            attempts -= 1
+            try:
+                return Invocation(_checked_value(output, result), result)
+            except OutputMismatch as mismatch:
+                if not attempts:
+                    raise _no_value(result, mismatch) from None
+                again = (
+                    f"The answer does not fit: {mismatch}. Answer with the corrected JSON alone."
+                )
+            answered = (AssistantMessage(text=result.text), UserMessage((again,)))
+            request = self._request((*request.messages, *answered), tools, options)
 
     def stream(
         self,

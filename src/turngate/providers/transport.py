@@ -20,7 +20,7 @@ from turngate.providers.config import ProviderConfig
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["AiohttpTransport", "HttpResponse", "Transport"]
+__all__ = ["AiohttpTransport", "HttpResponse", "Transport", "timed_out"]
 
 # After the end marker the end of the body is mostly there; a connection that was read to its end
 # can serve the next request, which is worth this short wait.
@@ -181,9 +181,9 @@ def _mapped(error: Exception) -> Exception:
 
     match error:
         case aiohttp.ConnectionTimeoutError():
-            return _timeout("connect_timeout")
+            return timed_out("connect_timeout")
         case TimeoutError():
-            return _timeout("timeout")
+            return timed_out("timeout")
         case aiohttp.ClientSSLError() | ssl.SSLError() | aiohttp.ServerFingerprintMismatch():
             return _network("tls", "the model server's certificate or TLS was not accepted")
         case aiohttp.ClientConnectorDNSError():
@@ -221,11 +221,12 @@ def _is_encoding(error: BaseException) -> bool:
     return isinstance(error.__cause__, http_exceptions.ContentEncodingError)
 
 
-def _network(reason: str, message: str) -> ProviderError:
-    return ProviderError(message, code="network", reason=reason)
-
-
-def _timeout(reason: str) -> ProviderError:
+def timed_out(reason: str) -> ProviderError:
+    """The error of a time limit that ran out; its reason is the limit's name."""
     return ProviderError(
         f"the model server took too long ({reason})", code="timeout", reason=reason
     )
+
+
+def _network(reason: str, message: str) -> ProviderError:
+    return ProviderError(message, code="network", reason=reason)

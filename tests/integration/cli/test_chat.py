@@ -174,6 +174,16 @@ def test_ctrl_c_at_the_prompt_leaves(cli: CommandLine) -> None:
         assert "Traceback" not in terminal.shown
 
 
+def test_a_request_to_end_at_the_prompt_leaves_the_terminal_as_it_was(cli: CommandLine) -> None:
+    """A shell that gets its terminal back can be typed in."""
+    with cli.on_terminal("chat") as terminal:
+        terminal.wait_for("you ")
+        time.sleep(0.2)
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 143
+        assert terminal.settings == terminal.settings_before
+
+
 def test_an_error_on_a_terminal_leaves_the_chat_open(cli: CommandLine) -> None:
     """After a failure the person is asked again."""
     with cli.on_terminal("chat") as terminal:

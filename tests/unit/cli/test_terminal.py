@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 from rich.console import Console
 
-from turngate.cli.terminal import Wrap, console_on, indented, visible
+from turngate.cli.terminal import (
+    json_shape,
+    out_console,
+    print_block,
+    print_json,
+    say,
+    visible,
+)
+from turngate.gateway import Incomplete
+from turngate.records import ThreadPage, ThreadRecord, TurnPage
 
 
 @pytest.mark.parametrize(
@@ -40,11 +49,18 @@ def test_visible_of_pieces_is_visible_of_the_whole(pieces: list[str]) -> None:
     assert "".join(map(visible, pieces)) == visible("".join(pieces))
 
 
+def test_what_is_said_is_no_markup_and_no_control() -> None:
+    """A line is shown as the text that it is, on a terminal too."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, color_system=None)
+    say(console, "a [bold]b[/] ", ("\x1b[2Jc", "red"), end="")
+    assert stream.getvalue() == "a [bold]b[/] [2Jc"
+
+
 def test_a_pipe_gets_plain_unfolded_text() -> None:
     """What is no terminal gets no styles and no folding."""
     stream = io.StringIO()
-    console = console_on(stream)
-    console.print(indented("word " * 100, console, by=4, style="bold"), soft_wrap=True)
+    print_block(out_console(stream), "word " * 100, indent=4, style="bold")
     assert stream.getvalue() == "    " + "word " * 100 + "\n"
 
 
@@ -52,39 +68,45 @@ def test_a_terminal_gets_folded_text_under_its_indent() -> None:
     """On a terminal each folded line keeps the indent."""
     stream = io.StringIO()
     console = Console(file=stream, width=20, force_terminal=True, color_system=None)
-    console.print(indented("one two three four five", console, by=4))
+    print_block(console, "one two three four five\nsix", indent=4)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
-    assert lines == ["    one two three", "    four five"]
+    assert lines == ["    one two three", "    four five", "    six"]
 
 
-def wrapped(pieces: list[str], *, width: int, indent: int) -> str:
-    wrap = Wrap(width=width, indent=indent)
-    return "".join([*map(wrap.add, pieces), wrap.end()])
+def test_json_has_every_field_of_every_record(record: ThreadRecord, page: TurnPage) -> None:
+    """A field without a value is null and not missing, in records within records too."""
+    user, assistant = (json_shape(turn) for turn in page.turns[:2])
+    assert list(user) == [
+        "id", "role", "parts", "created_at", "model", "usage", "status", "ended", "retry_of",
+    ]  # fmt: skip
+    assert user["parts"] == [{"type": "text", "text": "Where is [bold]it[/]?"}]
+    assert user["created_at"] == "2026-05-01T12:00:00+00:00"
+    assert user["usage"] is None
+    assert assistant["usage"] == {
+        "input_tokens": 30, "output_tokens": 4, "cached_tokens": 0, "reasoning_tokens": 0,
+    }  # fmt: skip
+    assert json_shape(ThreadPage(threads=(record,), next="c2")) == {
+        "threads": [
+            {
+                "id": "support-42",
+                "length": 5,
+                "created_at": "2026-05-01T12:00:00+00:00",
+                "updated_at": "2026-05-01T12:00:00+00:00",
+                "title": None,
+                "user": None,
+            }
+        ],
+        "next": "c2",
+    }
+    ended = Incomplete(call_id="call_1", reason="length", text="H", turns=(), usage=None)
+    assert list(json_shape(ended)) == ["call_id", "reason", "text", "turns", "usage"]
 
 
-def test_wrap_folds_between_words() -> None:
-    """A word that does not fit goes to the next line, under the indent."""
-    shown = wrapped(["The cap", "ital of Fra", "nce is Paris."], width=16, indent=4)
-    assert shown == "The capital\n    of France is\n    Paris."
-
-
-def test_wrap_keeps_the_lines_and_the_indents_of_the_text() -> None:
-    """Line breaks and leading spaces, as in code, are the text's own."""
-    assert wrapped(["def f():\n    return 1\n"], width=40, indent=2) == (
-        "def f():\n      return 1\n  "
-    )
-
-
-def test_wrap_may_fold_between_wide_characters() -> None:
-    """Text without spaces is shown as it comes, and folds at the edge."""
-    wrap = Wrap(width=6, indent=0)
-    assert [wrap.add("東京"), wrap.add("大阪"), wrap.end()] == ["東京", "大\n阪", ""]
-
-
-@given(st.lists(st.text(alphabet="ab \n東")), st.integers(4, 30))
-def test_wrap_shows_every_character_of_every_word(pieces: list[str], width: int) -> None:
-    """Folding moves words and never loses one; no line of short words passes the edge."""
-    shown = wrapped(pieces, width=width, indent=2)
-    assert "".join(shown.split()) == "".join("".join(pieces).split())
-    for line in ("  " + shown).split("\n"):
-        assert cell_len(line) <= width or len(line.split()) <= 1
+def test_json_is_one_line_of_ascii(capsys: pytest.CaptureFixture[str]) -> None:
+    """Line breaks, escapes and lone surrogates are escaped by JSON itself."""
+    value = {"text": "a\nb\x1b\u2028\ud83d é"}
+    print_json(value)
+    line = capsys.readouterr().out.removesuffix("\n")
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line) == value

@@ -179,7 +179,7 @@ MADE_1, MADE_2 = "call_made_1", "call_made_2"
 def test_tool_deltas_make_calls(
     deltas: list[list[Entry]], calls: list[tuple[str, str, str]]
 ) -> None:
-    """Each row of the table in `turngate.providers.calls`, and what servers do beside it."""
+    """[R18] to [R28] Each rule, and what servers do beside them."""
     assert calls_of(*deltas) == calls
 
 

@@ -1,8 +1,4 @@
-"""Parts for tests of programs that use Turngate: a model that says what it is told to.
-
-provider = ScriptedProvider(["Hel", "lo"], ["Bye", StreamEnd("length")])
-async with open_gateway(path, provider=provider) as gateway: ...
-"""
+"""A model that says what it is told to, without a network."""
 
 from __future__ import annotations
 

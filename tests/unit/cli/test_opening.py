@@ -7,9 +7,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from turngate.cli import embedded
+from turngate.cli import opening
 from turngate.cli.failures import WrongUsage
-from turngate.cli.options import Endpoint, configured_endpoint, opened_endpoint
+from turngate.cli.opening import Endpoint, configured_endpoint, opened_endpoint
 
 OURS = {"TURNGATE_URL": "http://ours/v1", "TURNGATE_API_KEY": "our-key"}
 THEIRS = {"OPENAI_BASE_URL": "http://theirs/v1", "OPENAI_API_KEY": "their-key"}
@@ -55,7 +55,7 @@ def test_a_missing_embedded_model_names_the_command_that_installs_it(
     """One missing package is enough for the clear error."""
     without_configuration(monkeypatch)
     monkeypatch.setattr(
-        "turngate.cli.embedded.find_spec",
+        "turngate.cli.opening.find_spec",
         lambda name: None if name == missing else find_spec(name),
     )
     with pytest.raises(WrongUsage) as caught, opened_endpoint(None, None):
@@ -68,7 +68,7 @@ def test_a_broken_package_is_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> N
     """A package that is there and can't be imported gets the same error."""
     without_configuration(monkeypatch)
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    monkeypatch.setattr(embedded, "_weights", lambda: "weights")
+    monkeypatch.setattr(opening, "_weights", lambda: "weights")
     with pytest.raises(WrongUsage), opened_endpoint(None, None):
         pass
 

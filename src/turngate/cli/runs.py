@@ -1,0 +1,176 @@
+"""``runs``: show them beside a running process, cancel one, resume what was left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rich.console import Console
+
+from turngate.bootstrap import open_gateway
+from turngate.cli import terminal
+from turngate.cli.failures import CUT_OFF, PROVIDER_FAILED
+from turngate.cli.opening import opened_endpoint, opened_gateway
+from turngate.cli.show import counted, local_time, print_parts, read, usage_text
+from turngate.cli.terminal import json_shape, out_console, print_json, say
+from turngate.completion import ChatRequest, ModelPart, StreamEnd
+from turngate.errors import RequestError, TurngateError
+from turngate.gateway import Gateway
+from turngate.records import CallRecord, LostCall, Scope, Step
+from turngate.turns import ToolCallPart
+
+__all__ = ["print_run", "run_cancel", "run_list", "run_resume", "run_show"]
+
+_FIELDS = (
+    "id", "thread", "state", "reason", "waiting_for", "recoveries", "created_at", "ended_at",
+    "user", "key", "local", "limits", "text", "usage", "first", "added",
+)  # fmt: skip
+
+
+def run_list(*, db: str, tenant: str, thread: str | None, limit: int, as_json: bool) -> int:
+    async def newest(gateway: Gateway) -> list[CallRecord]:
+        runs: list[CallRecord] = []
+        cursor = None
+        while True:  # asks are passed over
+            page = await gateway.tenant(tenant).calls(thread=thread, after=cursor)
+            runs += [call for call in page.calls if call.kind == "run"]
+            cursor = page.next
+            if cursor is None or len(runs) >= limit:
+                return runs[:limit]
+
+    runs = read(db, newest)
+    if as_json:
+        print_json({"runs": [_run_shape(run) for run in runs]})
+    elif not runs:
+        say(out_console(), (f"No runs of tenant {tenant!r} here.", "dim"))
+    else:
+        rows = ((run.id, run.thread, local_time(run.created_at), _state(run)) for run in runs)
+        terminal.print_table(out_console(), ("run", "thread", "begun", "state"), rows)
+    return 0
+
+
+def run_show(*, db: str, tenant: str, run: str, as_json: bool) -> int:
+    async def load(gateway: Gateway) -> tuple[CallRecord, Sequence[Step]]:
+        record = await gateway.tenant(tenant).call(run).record()
+        return record, await gateway.deps.store.steps(Scope(tenant), run)
+
+    record, steps = read(db, load)
+    if as_json:
+        print_json({"run": _run_shape(record), "steps": json_shape(steps)})
+    else:
+        print_run(out_console(), record, steps)
+    return 0
+
+
+def run_cancel(*, db: str, tenant: str, run: str, as_json: bool) -> int:
+    async def cancelled() -> CallRecord:
+        async with open_gateway(db, provider=_NoModel(), resume=False) as gateway:
+            call = gateway.tenant(tenant).call(run)
+            await call.cancel()
+            return await call.record()
+
+    read(
+        db, lambda gateway: gateway.tenant(tenant).call(run).record()
+    )  # a wrong name makes no file
+    _tell(asyncio.run(cancelled()), tenant, as_json=as_json)
+    return 0
+
+
+def run_resume(*, db: str, url: str | None, model: str | None, as_json: bool) -> int:
+    lost = read(db, lambda gateway: gateway.deps.store.lost_calls(gateway.deps.owner))
+    if not lost:
+        if not as_json:
+            say(out_console(), ("Nothing was left behind here.", "dim"))
+        return 0
+    failed = False
+
+    async def resumed() -> None:
+        nonlocal failed
+        async with opened_gateway(endpoint, db=db) as gateway:  # this takes them over
+            for each in lost:
+                record = await _ended(gateway, each)
+                _tell(record, each.scope.tenant, as_json=as_json)
+                failed |= record.state == "failed" or record.reason in CUT_OFF
+
+    with opened_endpoint(url, model) as endpoint:
+        asyncio.run(resumed())
+    return PROVIDER_FAILED if failed else 0
+
+
+async def _ended(gateway: Gateway, lost: LostCall) -> CallRecord:
+    """The record of a call that was taken over, once it has ended or is known to wait."""
+    call = gateway.tenant(lost.scope.tenant).call(lost.call.id)
+    with suppress(TurngateError):  # the record says how it failed, and what it waits for
+        await call.outcome()
+    return await call.record()
+
+
+class _NoModel:
+    """The endpoint of a gateway that asks nothing."""
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[ModelPart | StreamEnd]:
+        raise RequestError("this command asks no model")
+
+
+# ── how it is shown ──────────────────────────────────────────────────────────────────────────
+
+
+def _tell(run: CallRecord, tenant: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"tenant": tenant, **_run_shape(run)})
+    else:
+        say(out_console(), f"{run.id}   tenant {tenant} · thread {run.thread}: {_state(run)}")
+
+
+def _state(run: CallRecord) -> str:
+    """``answered``, ``incomplete (cancelled)``, ``active``, ``active, waits for track``."""
+    waits = f", waits for {', '.join(run.waiting_for)}" if run.waiting_for else ""
+    return run.state + (f" ({run.reason})" if run.reason else "") + waits
+
+
+def _run_shape(run: CallRecord) -> dict[str, Any]:
+    """What a program may know of a run; of its tools the names."""
+    asked = run.user_turn.text if run.user_turn is not None else None
+    fields = {name: json_shape(getattr(run, name)) for name in _FIELDS}
+    return {**fields, "asked": asked, "tools": [tool.name for tool in run.tools]}
+
+
+def print_run(console: Console, run: CallRecord, steps: Sequence[Step]) -> None:
+    """The run's facts, then what was asked, each step, and what was said at the end."""
+    say(
+        console,
+        ("run ", "dim"),
+        (run.id, "bold"),
+        (f"   thread {run.thread}   ", "dim"),
+        _state(run),
+    )
+    facts = [f"begun {local_time(run.created_at)}"]
+    if run.ended_at is not None:
+        facts.append(f"took {(run.ended_at - run.created_at).total_seconds():.1f} s")
+    facts += [usage_text(run.usage)] if run.usage is not None else []
+    facts += [f"recovered {counted(run.recoveries, 'time')}"] if run.recoveries else []
+    facts += [f"tools {', '.join(tool.name for tool in run.tools)}"] if run.tools else []
+    say(console, (f"      {' · '.join(facts)}", "dim"))
+    if run.user_turn is not None:
+        say(console, ("\n      asked", "bold cyan"))
+        print_parts(console, run.user_turn)
+    calls: list[str] = []
+    unfinished: dict[int | None, str] = {}
+    for step in steps:
+        if step.kind == "tool_start":
+            unfinished[step.place] = calls[step.place or 0]
+            continue
+        unfinished.pop(step.place, None)
+        if step.turn is not None:
+            used = f"   {usage_text(step.usage)}" if step.usage is not None else ""
+            say(console, (f"\n{step.number:>4}  ", "dim"), (step.turn.role, "bold"), (used, "dim"))
+            print_parts(console, step.turn)
+        if step.kind == "model" and step.turn is not None:
+            calls = [part.name for part in step.turn.parts if isinstance(part, ToolCallPart)]
+    for name in unfinished.values():
+        say(console, (f"\n      [{name}] was begun and has no result", "yellow"))
+    if run.text:
+        say(console, (f"\n      {'answer' if run.state == 'answered' else 'so far'}", "bold green"))
+        terminal.print_block(console, run.text, indent=6)
