@@ -1,0 +1,76 @@
+"""Whatever moment a process is killed at, nothing that was promised is lost or done twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.failpoints import POINTS
+from tests.harness.running import fast_folder, figures_of, start
+from tests.harness.seeds import SEED
+
+KILLS = 20  # an episode
+
+
+def kill_loop(tmp_path: Path, *, episodes: int) -> None:
+    """Kill through `episodes` episodes, in two processes; no promise may be broken."""
+    half = episodes // 2
+    with fast_folder(tmp_path) as folder:
+        loops = [
+            start(
+                *("kill_loop", folder / str(first), "--seed", SEED),
+                *("--kills", KILLS, "--episodes", first, last),
+            )
+            for first, last in ((0, half), (half, episodes))
+        ]
+        seen = figures_of(loops, within_s=36_000)
+    print(
+        f"kill loop: {seen['kills']} kills, {seen['acknowledged']} acknowledged,"
+        f" {sum(seen['points'].values())} at named points, {len(seen['faults'])} faults"
+    )
+    assert not seen["faults"], f"seed {SEED}: " + "\n".join(seen["faults"][:10])
+    assert seen["acknowledged"]
+    assert set(seen["points"]) == set(POINTS), "some points were never reached"
+
+
+def test_nothing_promised_is_lost_by_kills(tmp_path: Path) -> None:
+    """2,000 kills at named points and at random moments, over 100 databases."""
+    kill_loop(tmp_path, episodes=100)
+
+
+@pytest.mark.soak
+def test_nothing_promised_is_lost_by_many_kills(tmp_path: Path) -> None:
+    """50,000 kills at named points and at random moments, over 2,500 databases."""
+    kill_loop(tmp_path, episodes=2500)
+
+
+PLANTED = [
+    ("acknowledge_before_commit", "I1", ("settle.after_commit",)),
+    ("settle_leaves_active", "I1", ("settle.after_commit",)),
+    ("swapped_results", "I3", ("result.after_commit",)),
+    ("result_dropped_at_settle", "I3", ("events.after_commit", "tool.after_effect")),
+    ("effect_before_start", "I4", ("tool.after_effect",)),
+    ("unsafe_run_again", "I4", ("tool.after_effect",)),
+    ("epoch_not_raised", "I5", ("model.before_send",)),
+    ("user_turn_twice", "I6", ("model.before_send",)),
+    ("events_lost_on_flush", "I6", ("events.after_commit",)),
+    ("key_not_stored", "I7", ("settle.after_commit",)),
+    ("step_without_row", "I8", ("step.after_commit",)),
+    ("dead_ask_asked_again", "I8", ("model.mid_stream",)),
+]
+
+
+@pytest.mark.parametrize(("bug", "invariant", "points"), PLANTED)
+def test_kill_loop_sees_a_planted_bug(
+    tmp_path: Path, bug: str, invariant: str, points: tuple[str, ...]
+) -> None:
+    """The same loop names the broken promise within a few kills."""
+    with fast_folder(tmp_path) as folder:
+        loop = start(
+            *("kill_loop", folder / "kills", "--seed", SEED, "--bug", bug, "--until", invariant),
+            *("--kills", KILLS, "--episodes", 0, 15, "--points", *points),
+        )
+        seen = figures_of([loop], within_s=300)
+    print(f"{bug}: seen after {seen['kills']} kills")
+    assert any(f": {invariant}" in fault for fault in seen["faults"]), seen["faults"]
