@@ -120,9 +120,12 @@ _HOMES = {
     "values": "FileRef ProviderData Target ToolSpec Usage",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES = ("errors", "gateway", "protocols", "providers", "testing")  # also as `turngate.errors`
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -59,7 +59,8 @@ class _LimitsSession(CompletionSession):
     def __init__(self, limits: OutputLimits) -> None:
         self._limits = limits
         self._chars_left = limits.chars_max
-        self._argument_bytes: dict[int, int] = {}
+        self._argument_bytes_max = limits.argument_bytes_max
+        self._argument_bytes: dict[int, int] = {}  # by the call's index
 
     def part(self, part: ModelPart) -> None:
         if type(part) is str:
@@ -80,19 +81,22 @@ class _LimitsSession(CompletionSession):
         )
 
     def _take_call(self, delta: FunctionCallDelta) -> None:
-        arguments = delta.arguments or ""
-        size = len(arguments) if arguments.isascii() else len(arguments.encode("utf-8", "replace"))
-        size += self._argument_bytes.get(delta.index, 0)
-        self._argument_bytes[delta.index] = size
-        if size > self._limits.argument_bytes_max:
+        size = self._argument_bytes.get(delta.index)
+        if size is None:
+            size = 0
+            if len(self._argument_bytes) == self._limits.calls_max:
+                raise PolicyStopped(
+                    f"the answer makes more than {self._limits.calls_max} calls",
+                    reason="output_calls",
+                )
+        piece = delta.arguments or ""
+        size += len(piece) if piece.isascii() else len(piece.encode("utf-8", "replace"))
+        if size > self._argument_bytes_max:
             raise PolicyStopped(
-                f"a call's arguments are larger than {self._limits.argument_bytes_max} bytes",
+                f"a call's arguments are larger than {self._argument_bytes_max} bytes",
                 reason="output_arguments",
             )
-        if len(self._argument_bytes) > self._limits.calls_max:
-            raise PolicyStopped(
-                f"the answer makes more than {self._limits.calls_max} calls", reason="output_calls"
-            )
+        self._argument_bytes[delta.index] = size
 
 
 class CompleteToolCalls(Struct, frozen=True):
