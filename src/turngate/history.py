@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import assert_never
+from typing import assert_never, cast
 
 import msgspec
 
@@ -26,7 +26,8 @@ from turngate.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
-    checked_messages,
+    checked_parts,
+    exact_messages,
 )
 from turngate.values import Target
 
@@ -120,16 +121,17 @@ class _Exchange:
 
 
 def _paired(messages: Iterable[Message]) -> list[Message]:
-    checked = checked_messages(messages)
+    checked = exact_messages(messages)
     kept: list[Message | _Exchange] = []
     newest: dict[str, _Exchange] = {}  # call id → the last exchange that made a call of this id
+    has_exchanges = False
     place = 0
     while place < len(checked):
         message = checked[place]
         place += 1
         match message.role:
             case "user":
-                parts = message.parts
+                parts = checked_parts(message)
                 if parts and all(parts):
                     kept.append(message)
                 elif any(parts):
@@ -151,6 +153,7 @@ def _paired(messages: Iterable[Message]) -> list[Message]:
                     exchange = _Exchange(message)
                     newest.update((call.id, exchange) for call in calls)
                     kept.append(exchange)
+                    has_exchanges = True
             case "tool":
                 if message.call_id in newest:
                     newest[message.call_id].take(message)
@@ -159,6 +162,8 @@ def _paired(messages: Iterable[Message]) -> list[Message]:
                     kept.append(message)
             case _:
                 assert_never(message)
+    if not has_exchanges:
+        return cast("list[Message]", kept)
     history: list[Message] = []
     for entry in kept:
         if isinstance(entry, _Exchange):

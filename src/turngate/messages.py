@@ -24,6 +24,8 @@ __all__ = [
     "ToolMessage",
     "UserMessage",
     "checked_messages",
+    "checked_parts",
+    "exact_messages",
 ]
 
 
@@ -95,13 +97,26 @@ def checked_messages(messages: Iterable[Message]) -> list[Message]:
 
     Errors: `InvalidMessage` (also a TypeError) names the classes to use in place of a dict.
     """
-    checked = list(messages)
-    if not _EXACT.issuperset(map(type, checked)):
-        checked = [_as_declared(message) for message in checked]
+    checked = exact_messages(messages)
     for message in checked:
-        if message.role == "user" and type(message.parts) is not tuple:
-            raise InvalidMessage("UserMessage takes its parts as a tuple: UserMessage((text,))")
+        if message.role == "user":
+            checked_parts(message)
     return checked
+
+
+def exact_messages(messages: Iterable[Message]) -> list[Message]:
+    """`checked_messages` for a caller that looks at each user message itself (`checked_parts`)."""
+    exact = list(messages)
+    if not _EXACT.issuperset(map(type, exact)):
+        exact = [_as_declared(message) for message in exact]
+    return exact
+
+
+def checked_parts(message: UserMessage) -> Content:
+    """The parts of `message`, once they are a tuple (else `InvalidMessage`)."""
+    if type(message.parts) is not tuple:
+        raise InvalidMessage("UserMessage takes its parts as a tuple: UserMessage((text,))")
+    return message.parts
 
 
 def _as_declared(message: Message) -> Message:

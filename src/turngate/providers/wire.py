@@ -22,7 +22,8 @@ from turngate.messages import (
     InlineFile,
     Message,
     ToolCall,
-    checked_messages,
+    checked_parts,
+    exact_messages,
 )
 from turngate.providers.text import well_formed_tree
 from turngate.values import ProviderData, Target, ToolSpec
@@ -52,17 +53,19 @@ def chat_completion_messages(
     Errors: `InvalidMessage` (also a TypeError) for what is no message, a dict for one.
     """
     demands = target if target is not None else _NO_DEMANDS
-    return [_wire_message(message, demands) for message in checked_messages(messages)]
+    return [_wire_message(message, demands) for message in exact_messages(messages)]
 
 
 def _wire_message(message: Message, target: Target) -> WireMessage:
     match message.role:  # comparing roles is several times cheaper than matching classes
         case "user":
-            parts = message.parts
+            parts = checked_parts(message)
             plain = len(parts) == 1 and type(parts[0]) is str
             return {"role": "user", "content": parts[0] if plain else _wire_content(parts)}
         case "assistant":
-            return _wire_answer(message, target)
+            if message.tool_calls or message.reasoning or message.provider_data is not None:
+                return _wire_answer(message, target)
+            return {"role": "assistant", "content": message.text}
         case "tool":
             content = message.content
             if type(content) is not str:
