@@ -113,7 +113,7 @@ class UnknownCall(RequestError):
     code = "unknown_call"
 
     def __init__(self, call_id: str) -> None:
-        super().__init__(f"there is no open call {call_id!r}")
+        super().__init__(f"there is no call {call_id!r} to read or write here")
         self.call_id = call_id
 
 

@@ -45,6 +45,10 @@ _THREAD_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _TENANT = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,128}")
 
 
+def _is_of(form: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and form.fullmatch(value) is not None
+
+
 class Scope(Struct, frozen=True):
     """Whose rows a store call may see: an argument of each, so none can go without it.
 
@@ -55,13 +59,13 @@ class Scope(Struct, frozen=True):
     tenant: str
 
     def __post_init__(self) -> None:
-        if _TENANT.fullmatch(self.tenant) is None:
+        if not _is_of(_TENANT, self.tenant):
             raise InvalidValue("a tenant is 1 to 128 characters without control characters")
 
 
 def checked_thread_id(thread_id: str) -> str:
     """`thread_id`, once it is 1 to 128 of ``A-Za-z0-9._:-`` (else `InvalidValue`)."""
-    if _THREAD_ID.fullmatch(thread_id) is None:
+    if not _is_of(_THREAD_ID, thread_id):
         raise InvalidValue("a thread id is 1 to 128 of A-Z, a-z, 0-9 and . _ : -")
     return thread_id
 

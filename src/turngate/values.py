@@ -79,6 +79,8 @@ def storable_text(text: str) -> str:
 
     It is applied once, where text enters from outside: to prompts and to what a model said.
     """
+    if type(text) is not str:
+        text = str.__str__(text)  # a subclass's own text, as the plain one that is stored
     if text.isascii():
         return text.replace("\0", "\ufffd") if "\0" in text else text
     # A lone surrogate has no UTF-8 form. Pairs of them (from JSON escapes) are one character.

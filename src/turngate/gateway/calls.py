@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from dataclasses import dataclass
 
 import msgspec
@@ -164,7 +165,11 @@ async def begin_call(deps: GatewayDeps, prepared: PreparedCall) -> CallRecord:
 def body_hash(new: NewCall) -> str:
     """A hash of what is asked: a key stands for this body alone."""
     body = (new.thread, new.kind, new.prompt, new.instructions, new.tools, new.options)
-    return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+    try:
+        text = json.dumps(msgspec.to_builtins(body), sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue("the request holds a value that JSON has no form for") from error
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 async def prepared_and_begun(deps: GatewayDeps, new: NewCall) -> tuple[PreparedCall, CallRecord]:

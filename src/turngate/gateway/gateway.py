@@ -162,7 +162,10 @@ class Gateway:
         """The call of a record that does not run here, as one that has just ended."""
         while record.state == "active":
             if record.waiting_for:
-                raise UnknownCall(record.id)
+                raise RequestError(
+                    f"run {record.id!r} waits for {', '.join(record.waiting_for)}",
+                    hint="Open a gateway that has them, or cancel the run.",
+                )
             with contextlib.suppress(UnknownCall):  # another one ended it since it was read
                 await settle_lost(self.deps, scope, record)
             record = await self.deps.store.call(scope, record.id)

@@ -290,6 +290,7 @@ def storable_result(result: ModelResult) -> ModelResult:
     return msgspec.structs.replace(
         result,
         text=storable_text(result.text),
+        model=storable_text(result.model) if result.model is not None else None,
         reasoning=storable_text(result.reasoning) if result.reasoning is not None else None,
         tool_calls=tuple(
             msgspec.structs.replace(

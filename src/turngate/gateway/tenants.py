@@ -225,6 +225,10 @@ class Thread:
         _check_edge(prompt, tools, instructions, options)
         registry = self._gateway.deps.tools
         specs, found = _found_tools(tools, registry)
+        if kind == "run" and len(found) < len(specs):
+            raise InvalidValue("a run needs tools that it can run, and a ToolSpec is only shown")
+        if len({spec.name for spec in specs}) < len(specs):
+            raise InvalidValue("two tools of one call share a name")
         by_name = tools_by_name(found)
         new = NewCall(
             id=identity.new_id("run" if kind == "run" else "call"),

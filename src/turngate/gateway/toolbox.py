@@ -63,15 +63,25 @@ async def run_tool(tools: Mapping[str, Tool], call: ToolCall, context: ToolConte
 async def _guarded(tool: Tool, call: ToolCall, context: ToolContext) -> ToolMessage:
     """The tool's own end as a result; an exit or a cancellation that it raises ends it alone."""
     try:
-        text = storable_text(await tool.run(call.arguments, context))
-    except ToolError as error:
-        return error_result(call, storable_text(f"Error: {error}"))
+        text: object = await tool.run(call.arguments, context)
     except asyncio.CancelledError:
         return error_result(call, "Error: the tool was cancelled.")
     except BaseException as error:
-        text = storable_text(f"{type(error).__name__}: {error}"[:500])
-        return error_result(call, f"Error: {text}")
+        return error_result(call, f"Error: {_told(error)}")
+    if not isinstance(text, str):
+        return error_result(call, "Error: the tool gave no text.")
+    text = storable_text(text)
     if len(text) > tool.output_chars_max:
         left_out = len(text) - tool.output_chars_max
         text = f"{text[: tool.output_chars_max]}\n[{left_out} more characters were cut]"
     return ToolMessage(call_id=call.id, name=call.name, content=text)
+
+
+def _told(error: BaseException) -> str:
+    """What a model is told of `error`: a tool's own words, else the error's name with its text."""
+    try:
+        text = str(error)
+    except Exception:  # whatever an exception's own text does
+        text = ""
+    told = text if isinstance(error, ToolError) else f"{type(error).__name__}: {text[:500]}"
+    return storable_text(told)

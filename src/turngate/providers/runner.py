@@ -34,7 +34,7 @@ from turngate.protocols import ChatProvider
 from turngate.providers.finish import finish_reason
 from turngate.providers.outputs import OutputMismatch, output_schema, parsed_output
 from turngate.results import ModelResult
-from turngate.values import Target, ToolSpec
+from turngate.values import Target, ToolSpec, Usage
 
 __all__ = ["Invocation", "ModelRunner", "PartStream"]
 
@@ -256,6 +256,7 @@ class _Run:
         if type(item) is FunctionCallDelta or type(item) is ReasoningDelta:
             return True
         if isinstance(item, StreamEnd):
+            _check_end(item.model, item.usage)
             self.end = item
             return False
         if not isinstance(item, str | ReasoningDelta | FunctionCallDelta):
@@ -310,6 +311,12 @@ def _no_value(result: ModelResult, mismatch: OutputMismatch) -> ProviderError:
         reason="invalid_output",
         partial=result,
     )
+
+
+def _check_end(model: object, usage: object) -> None:
+    """Refuse the end of a provider of somebody's own that is not of the declared types."""
+    if not isinstance(model, str | None) or not isinstance(usage, Usage | None):
+        raise _out_of_order("gave a StreamEnd whose model or usage is of another type")
 
 
 def _out_of_order(what: str) -> ProviderError:

@@ -49,9 +49,13 @@ class ToolThreads:
                 done.set_result(value)
 
         def work() -> None:
-            value, error = None, None
+            value: Any = None
+            error: BaseException | None = None
             try:
                 value = context.run(function)
+            except StopIteration as raised:  # which no future may hold
+                error = RuntimeError("the function raised StopIteration")
+                error.__cause__ = raised
             except BaseException as raised:
                 error = raised
             with contextlib.suppress(RuntimeError):  # a closed loop: nobody waits any more
