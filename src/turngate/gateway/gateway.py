@@ -80,7 +80,10 @@ class Gateway:
         self._closed = True
         for live in self._running.values():
             live.cancel("gateway_closed")
-        await asyncio.gather(*self._running, return_exceptions=True)
+        # Not `gather`: whoever closes may be cancelled, and would cancel the settling with it.
+        for task in (await asyncio.wait(self._running))[0] if self._running else ():
+            if not task.cancelled():
+                task.exception()  # it is the callers' to raise; here it only counts as seen
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────
 
@@ -106,6 +109,7 @@ class Gateway:
             if begun_hash != hash_:
                 raise KeyReused(new.key, call_id=running.live.call_id)
             return RunningCall(running.task, running.live, joined=True)
+        self._check_open()  # it may have closed during the look-up
         running = self._started(new, tools)
         self._by_key[slot] = (hash_, running)
         running.task.add_done_callback(lambda _: self._by_key.pop(slot))

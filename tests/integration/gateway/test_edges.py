@@ -11,9 +11,11 @@ import pytest
 
 from tests.integration.gateway.conftest import Opener
 from tests.integration.gateway.test_runs import answer, calls, double, results
-from turngate import CallOptions, ToolSpec, tool
+from turngate import CallOptions, Incomplete, ToolSpec, tool
 from turngate.completion import StreamEnd
 from turngate.errors import InvalidValue, ProviderError, RequestError
+from turngate.records import CallRecord, Change, Scope
+from turngate.testing import Pause
 
 
 class Colour(enum.StrEnum):
@@ -109,3 +111,47 @@ async def test_provider_of_another_shape_releases_the_thread(opened: Opener) -> 
         assert (await thread.ask("hi")).expect().text == "ok"
         with pytest.raises(RequestError):
             await gateway.tenant("acme").call("run_none").outcome()
+
+
+async def test_gateway_that_closes_meanwhile_begins_nothing(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keyed ask that finds the gateway closed after its look-up is refused, and asks no model."""
+    async with opened(["a"]) as (gateway, provider):
+        look_up = gateway.deps.store.call_by_key
+
+        async def closing_look_up(scope: Scope, key: str) -> CallRecord | None:
+            await gateway.aclose()
+            return await look_up(scope, key)
+
+        monkeypatch.setattr(gateway.deps.store, "call_by_key", closing_look_up)
+        with pytest.raises(RequestError, match="closed"):
+            await gateway.tenant("acme").thread("t1").ask("hi", key="k")
+    assert provider.requests == []
+
+
+async def test_cancelled_closing_leaves_the_settling_alone(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever closes a gateway and is cancelled cancels no settle that is under way."""
+    pause, settling, go_on = Pause(), asyncio.Event(), asyncio.Event()
+    async with opened(["part", pause]) as (gateway, _):
+        asking = asyncio.create_task(gateway.tenant("acme").thread("t1").ask("hi"))
+        await pause.reached.wait()
+        commit = gateway.deps.store.commit
+
+        async def slow_commit(scope: Scope, change: Change) -> int:
+            settling.set()
+            await go_on.wait()
+            return await commit(scope, change)
+
+        monkeypatch.setattr(gateway.deps.store, "commit", slow_commit)
+        closing = asyncio.create_task(gateway.aclose())
+        await settling.wait()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        go_on.set()
+        outcome = await asking
+    assert isinstance(outcome, Incomplete)
+    assert (outcome.reason, outcome.text) == ("gateway_closed", "part")
