@@ -4,9 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BENCH_VENV := .venv-bench-openai
-BENCH_DBOS_VENV := .venv-bench-dbos
-PEERS := $(BENCH_VENV)/.done $(BENCH_DBOS_VENV)/.done
+BENCH_VENVS := $(addprefix .venv-bench-,openai dbos agents pydantic)
+PEERS := $(addsuffix /.done,$(BENCH_VENVS))
 LOCK_VENV := .venv-lock
 
 # -qq also hides a warning for each package where an extra index is set up; errors still show.
@@ -75,11 +74,13 @@ lock: $(LOCK_VENV)/.done ## recompile requirements/*.txt (UPGRADE=1: newest vers
 	@$(COMPILE) requirements/bench-openai.in -c requirements/run.txt \
 		-o requirements/bench-openai.txt >/dev/null
 	@$(COMPILE) requirements/bench-dbos.in -o requirements/bench-dbos.txt >/dev/null
+	@$(COMPILE) requirements/bench-agents.in -o requirements/bench-agents.txt >/dev/null
+	@$(COMPILE) requirements/bench-pydantic.in -o requirements/bench-pydantic.txt >/dev/null
 	@$(COMPILE) --no-deps requirements/model.in -o requirements/model.txt >/dev/null
 	@$(COMPILE) requirements/lock.in -o requirements/lock.txt >/dev/null
 
 clean: ## remove everything that make made
-	@rm -rf $(VENV) $(BENCH_VENV) $(BENCH_DBOS_VENV) $(LOCK_VENV) docs/_build build dist \
+	@rm -rf $(VENV) $(BENCH_VENVS) $(LOCK_VENV) docs/_build build dist \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -111,18 +112,11 @@ $(VENV)/.docs: requirements/docs.txt $(VENV)/.run
 	@$(BIN)/python $(PIP) $(INSTALL) $<
 	@touch $@
 
-$(BENCH_VENV)/.made:
-	$(call new-venv,$(BENCH_VENV))
+$(addsuffix /.made,$(BENCH_VENVS)): .venv-bench-%/.made:
+	$(call new-venv,.venv-bench-$*)
 
-$(BENCH_VENV)/.done: requirements/bench-openai.txt $(BENCH_VENV)/.made
-	@$(BENCH_VENV)/bin/python $(PIP) $(INSTALL) $<
-	@touch $@
-
-$(BENCH_DBOS_VENV)/.made:
-	$(call new-venv,$(BENCH_DBOS_VENV))
-
-$(BENCH_DBOS_VENV)/.done: requirements/bench-dbos.txt $(BENCH_DBOS_VENV)/.made
-	@$(BENCH_DBOS_VENV)/bin/python $(PIP) $(INSTALL) $<
+$(PEERS): .venv-bench-%/.done: requirements/bench-%.txt .venv-bench-%/.made
+	@.venv-bench-$*/bin/python $(PIP) $(INSTALL) $<
 	@touch $@
 
 $(LOCK_VENV)/.made:

@@ -14,7 +14,7 @@ import msgspec
 from benchmarks.plot import RESULTS, Results
 from benchmarks.table import Row, table
 
-NAMES = ("imports", "convert", "stream", "store", "runs")
+NAMES = ("imports", "convert", "flat", "stream", "store", "runs")
 ROUNDS = 5
 
 

@@ -1,14 +1,38 @@
-"""Event streams of a usual size, made with the standard library alone: peers import this too."""
+"""Event streams and turns of a usual size, made with the standard library alone: peers import
+this too."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-__all__ = ["DONE", "blocks", "text_events", "tool_events"]
+__all__ = [
+    "ANSWER",
+    "ARGUMENTS",
+    "DONE",
+    "QUESTION",
+    "RESULT",
+    "TOOL",
+    "blocks",
+    "call_id",
+    "text_events",
+    "tool_events",
+]
+
+# The four turns of an exchange: question, call of a tool, its result, answer.
+QUESTION = "What is the weather in the towns along the river? " * 4
+TOOL = "forecast"
+ARGUMENTS = '{"town": "Neckartal", "days": 3, "units": "metric", "hourly": false}'
+RESULT = '{"days": [{"high": 21.5, "low": 12.1, "sky": "clear"}]}, ' * 4
+ANSWER = "It will be clear, with a light wind from the west. " * 6
 
 DONE = b"data: [DONE]\n\n"
 CALL_DELTAS = 200  # of one call, the first of which has its name
+
+
+def call_id(exchange: int) -> str:
+    """The id of the tool call of an exchange."""
+    return f"call_{exchange:024x}"
 
 
 def text_events(count: int) -> list[bytes]:

@@ -1,7 +1,7 @@
-"""The ratios of one run as an SVG: `python -m benchmarks.plot [results.json]`.
+"""One run as SVGs: `python -m benchmarks.plot [results.json]`.
 
 Without a file it takes the newest of benchmarks/results, which may be of some measurements alone.
-It writes benchmarks/ratios.svg.
+It writes benchmarks/ratios.svg, and of a run with `flat` benchmarks/flat.svg.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from benchmarks.plot_flat import flat_svg
 from benchmarks.table import Row
 
 __all__ = ["Results", "main", "svg"]
@@ -98,6 +99,10 @@ def main() -> None:
     results = msgspec.json.decode(path.read_bytes(), type=Results)
     (HERE / "ratios.svg").write_text(svg(results), encoding="utf-8")
     print(HERE / "ratios.svg")
+    if flat := results.rows.get("flat"):
+        told = f"{results.at[:10]}, {results.machine}, Python {results.python}"
+        (HERE / "flat.svg").write_text(flat_svg(flat, told=told), encoding="utf-8")
+        print(HERE / "flat.svg")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from turngate.bootstrap import create_gateway_deps, open_gateway
     from turngate.completion import CallOptions
-    from turngate.context import RecentWindow
+    from turngate.context import RecentWindow, SummaryWindow
     from turngate.errors import TurngateError
     from turngate.gateway import (
         AIGateway,
         Answered,
+        AwaitingReview,
+        Blocked,
         Gateway,
+        Held,
         Incomplete,
         ReasoningEvent,
         Settled,
@@ -55,10 +58,13 @@ __all__ = [
     "AIGateway",
     "Answered",
     "AssistantMessage",
+    "AwaitingReview",
+    "Blocked",
     "CallOptions",
     "FilePart",
     "FileRef",
     "Gateway",
+    "Held",
     "Incomplete",
     "InlineFile",
     "Message",
@@ -70,6 +76,7 @@ __all__ = [
     "RunLimits",
     "Settings",
     "Settled",
+    "SummaryWindow",
     "SystemMessage",
     "Target",
     "Tenant",
@@ -103,10 +110,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "bootstrap": "create_gateway_deps open_gateway",
     "completion": "CallOptions",
-    "context": "RecentWindow",
+    "context": "RecentWindow SummaryWindow",
     "errors": "TurngateError",
-    "gateway": "AIGateway Answered Gateway Incomplete ReasoningEvent Settled Tenant TextEvent"
-    " Thread ToolEnded ToolStarted",
+    "gateway": "AIGateway Answered AwaitingReview Blocked Gateway Held Incomplete ReasoningEvent"
+    " Settled Tenant TextEvent Thread ToolEnded ToolStarted",
     "history": "paired_history without_final_answer",
     "messages": "AssistantMessage InlineFile Message SystemMessage ToolCall ToolMessage"
     " UserMessage",
@@ -120,7 +127,14 @@ _HOMES = {
     "values": "FileRef ProviderData Target ToolSpec Usage",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = ("errors", "gateway", "protocols", "providers", "testing")  # also as `turngate.errors`
+_MODULES = (
+    "checks",
+    "errors",
+    "gateway",
+    "protocols",
+    "providers",
+    "testing",
+)  # also as `turngate.errors`
 
 
 def __getattr__(name: str) -> Any:

@@ -7,20 +7,25 @@ side, `StoreError` from the database, and `SessionStateError` is a bug of ours. 
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from turngate.results import ModelResult
 
 __all__ = [
+    "FileNotFound",
     "InvalidMessage",
     "InvalidValue",
     "KeyReused",
     "NotAnswered",
     "PolicyStopped",
+    "PromptBlocked",
     "ProviderCode",
     "ProviderError",
+    "RecallMoved",
     "RequestError",
+    "ReviewDecided",
     "SessionStateError",
     "StoreError",
     "StoreInUse",
@@ -30,6 +35,8 @@ __all__ = [
     "ToolError",
     "TurngateError",
     "UnknownCall",
+    "UnknownFact",
+    "UnknownReview",
     "UnknownToolCall",
 ]
 
@@ -79,17 +86,21 @@ class ThreadNotFound(RequestError):
 
 
 class ThreadBusy(RequestError):
-    """Another call is active on the thread; nothing was begun."""
+    """Another call is active on the thread, or waits for a review; nothing was begun."""
 
     code = "thread_busy"
 
-    def __init__(self, thread_id: str, *, call_id: str) -> None:
-        super().__init__(
-            f"thread {thread_id!r} has the active call {call_id!r}",
-            hint="Wait until that call has ended, or cancel it.",
-        )
+    def __init__(self, thread_id: str, *, call_id: str, in_review: bool = False) -> None:
+        if in_review:
+            said = f"on thread {thread_id!r} call {call_id!r} waits for a review"
+            hint = "Decide its review, cancel the call, or go on beside it: pending='go_on'."
+        else:
+            said = f"thread {thread_id!r} has the active call {call_id!r}"
+            hint = "Wait until that call has ended, or cancel it."
+        super().__init__(said, hint=hint)
         self.thread_id = thread_id
         self.call_id = call_id
+        self.in_review = in_review
 
 
 class ThreadMoved(RequestError):
@@ -125,6 +136,77 @@ class UnknownToolCall(RequestError):
     def __init__(self, call_id: str) -> None:
         super().__init__(f"the thread has no tool call {call_id!r}")
         self.call_id = call_id
+
+
+class UnknownReview(RequestError):
+    """The tenant has no such review."""
+
+    code = "unknown_review"
+
+    def __init__(self, review_id: str) -> None:
+        super().__init__(f"there is no review {review_id!r}")
+        self.review_id = review_id
+
+
+class ReviewDecided(RequestError):
+    """The review was decided before: `state` says how, `decided_by` and `decided_at` by whom and
+    when. Nothing was changed."""
+
+    code = "review_decided"
+
+    def __init__(
+        self, review_id: str, *, state: str, decided_by: str | None, decided_at: datetime | None
+    ) -> None:
+        when = f" at {decided_at.isoformat()}" if decided_at is not None else ""
+        super().__init__(f"review {review_id!r} is {state} already, by {decided_by!r}{when}")
+        self.review_id = review_id
+        self.state = state
+        self.decided_by = decided_by
+        self.decided_at = decided_at
+
+
+class UnknownFact(RequestError):
+    """The tenant has no such fact."""
+
+    code = "unknown_fact"
+
+    def __init__(self, fact_id: str) -> None:
+        super().__init__(f"there is no fact {fact_id!r}")
+        self.fact_id = fact_id
+
+
+class RecallMoved(RequestError):
+    """A summary, a fact or what was learnt of a thread was written since it was read; nothing was
+    stored."""
+
+    code = "recall_moved"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} was written since it was read",
+            hint="Read it again and repeat the change.",
+        )
+
+
+class PromptBlocked(RequestError):
+    """An input check blocked the prompt: `check` and `rule` say which. Nothing was begun."""
+
+    code = "prompt_blocked"
+
+    def __init__(self, *, check: str, rule: str) -> None:
+        super().__init__(f"check {check!r} blocked the prompt ({rule})")
+        self.check = check
+        self.rule = rule
+
+
+class FileNotFound(RequestError):
+    """The tenant has no file of this id (another tenant's file is the same error)."""
+
+    code = "file_not_found"
+
+    def __init__(self, file_id: str) -> None:
+        super().__init__(f"there is no file {file_id!r}")
+        self.file_id = file_id
 
 
 class KeyReused(RequestError):
@@ -205,7 +287,8 @@ class ToolError(TurngateError):
 
 
 class StoreError(TurngateError):
-    """The database failed; the driver's error is the cause. Nothing of the change was stored."""
+    """The database or the file store failed; the driver's error is the cause. Nothing of the
+    change was stored."""
 
     code = "store"
 

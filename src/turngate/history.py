@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import assert_never, cast
@@ -31,10 +31,19 @@ from turngate.messages import (
 )
 from turngate.values import Target
 
-__all__ = ["CONTINUED", "INTERRUPTED", "NOT_RUN", "paired_history", "without_final_answer"]
+__all__ = [
+    "CONTINUED",
+    "INTERRUPTED",
+    "NOT_APPROVED",
+    "NOT_RUN",
+    "paired_history",
+    "with_open_reviews",
+    "without_final_answer",
+]
 
 INTERRUPTED = "The run was interrupted before this call had a result. Its outcome is unknown."
 NOT_RUN = "This call was not run: its arguments are not a JSON object."
+NOT_APPROVED = "Not run yet: this call waits for a person's approval."
 CONTINUED = "(continued)"  # the user's message before an answer that opens a history
 
 _NO_DEMANDS = Target()
@@ -87,6 +96,62 @@ def without_final_answer(messages: Sequence[Message]) -> list[Message]:
     return list(messages[:kept])
 
 
+def with_open_reviews(messages: Iterable[Message], call_ids: Collection[str]) -> list[Message]:
+    """`messages` in which the open calls of `call_ids` have results that say they wait.
+
+    The other open calls of the same message wait with them. Nothing is settled by it: the calls
+    stay open in the store. Of messages with an open call of one id the newest are meant, as many
+    as the id is given; a call that has a result keeps it.
+    """
+    history = list(messages)
+    for call_id, count in Counter(call_ids).items():
+        late = 0  # results from here on that do not stand right behind their call
+        for place in range(len(history) - 1, -1, -1):
+            message = history[place]
+            if isinstance(message, ToolMessage):
+                late += message.call_id == call_id
+            if not isinstance(message, AssistantMessage) or not _makes(message, call_id):
+                continue
+            behind = _results_behind(history, place)
+            own = [result for result in behind if result.call_id == call_id]
+            late -= len(own)
+            if not own and late:
+                late -= 1  # a late result is this call's
+                continue
+            if not own:
+                history[place + 1 : place + 1] = _waiting(message, call_id, history[place + 1 :])
+            elif all(result.content != NOT_APPROVED for result in own):
+                continue
+            count -= 1
+            if not count:
+                break
+    return history
+
+
+def _waiting(message: AssistantMessage, call_id: str, later: Sequence[Message]) -> list[Message]:
+    """A result that says it waits, for each call of `call_id` and each other without a result."""
+    answered = {
+        result.call_id
+        for result in later
+        if isinstance(result, ToolMessage) and result.content != NOT_APPROVED
+    }
+    return [
+        ToolMessage(call_id=call.id, name=call.name, content=NOT_APPROVED)
+        for call in message.tool_calls
+        if call.id == call_id or call.id not in answered
+    ]
+
+
+def _results_behind(history: Sequence[Message], place: int) -> list[ToolMessage]:
+    """The results that follow the message at `place` with no other message in between."""
+    results: list[ToolMessage] = []
+    for message in history[place + 1 :]:
+        if not isinstance(message, ToolMessage):
+            break
+        results.append(message)
+    return results
+
+
 # ── pairing ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -101,6 +166,10 @@ class _Exchange:
         self.open_places: dict[str, list[int]] = {}  # call id → unanswered places, last first
         for place in reversed(range(len(message.tool_calls))):
             self.open_places.setdefault(message.tool_calls[place].id, []).append(place)
+
+    def makes(self, call_id: str) -> bool:
+        """Whether the message made a call of this id."""
+        return call_id in self.open_places
 
     def take(self, result: ToolMessage) -> None:
         """Keep `result` for the first call of its id that has none; a further one is dropped."""
@@ -123,12 +192,15 @@ class _Exchange:
 def _paired(messages: Iterable[Message]) -> list[Message]:
     checked = exact_messages(messages)
     kept: list[Message | _Exchange] = []
-    newest: dict[str, _Exchange] = {}  # call id → the last exchange that made a call of this id
+    unanswered: dict[str, list[_Exchange]] = {}  # call id → exchanges that lacked its result
+    last: AssistantMessage | _Exchange | None = None  # whose results still follow
     has_exchanges = False
     place = 0
     while place < len(checked):
         message = checked[place]
         place += 1
+        if message.role != "tool":
+            last = None
         match message.role:
             case "user":
                 parts = checked_parts(message)
@@ -147,16 +219,16 @@ def _paired(messages: Iterable[Message]) -> list[Message]:
                     kept.append(message)
                     kept += results
                     place += len(results)
-                    for call in calls if newest else ():
-                        newest.pop(call.id, None)
+                    last = message
                 else:
-                    exchange = _Exchange(message)
-                    newest.update((call.id, exchange) for call in calls)
+                    last = exchange = _Exchange(message)
+                    for call in calls:
+                        unanswered.setdefault(call.id, []).append(exchange)
                     kept.append(exchange)
                     has_exchanges = True
             case "tool":
-                if message.call_id in newest:
-                    newest[message.call_id].take(message)
+                if unanswered:
+                    _take(message, last, unanswered.get(message.call_id, ()))
             case "system":
                 if message.text:
                     kept.append(message)
@@ -171,6 +243,28 @@ def _paired(messages: Iterable[Message]) -> list[Message]:
         else:
             history.append(entry)
     return history
+
+
+def _take(
+    result: ToolMessage,
+    last: AssistantMessage | _Exchange | None,
+    unanswered: Sequence[_Exchange],
+) -> None:
+    """Give `result` to its call: one of `last`, right behind which it stands, else the newest that
+    is open; a further result of a call that has one is dropped."""
+    if isinstance(last, _Exchange) and last.makes(result.call_id):
+        last.take(result)
+    elif isinstance(last, AssistantMessage) and _makes(last, result.call_id):
+        return
+    else:
+        for exchange in reversed(unanswered):
+            if exchange.open_places.get(result.call_id):
+                exchange.take(result)
+                return
+
+
+def _makes(message: AssistantMessage, call_id: str) -> bool:
+    return any(call.id == call_id for call in message.tool_calls)
 
 
 def _is_whole(message: AssistantMessage, results: Sequence[Message]) -> bool:

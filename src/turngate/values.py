@@ -6,7 +6,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-__all__ = ["FileRef", "ProviderData", "Target", "ToolSpec", "Usage", "storable_text"]
+__all__ = ["FileRef", "ProviderData", "Target", "ToolSpec", "Usage", "file_line", "storable_text"]
+
+
+_NO_BRACKETS = str.maketrans("[]", "()")
 
 
 class Usage(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -62,7 +65,9 @@ class Target(Struct, frozen=True, kw_only=True):
 
     `call_id_pattern` is a regular expression that each call id has to match as a whole.
     `replay_reasoning` is the wire field in which an assistant's reasoning is sent back (None: it
-    is not sent). `provider` is the name whose `ProviderData` may go out.
+    is not sent). `provider` is the name whose `ProviderData` may go out. `images`, `audio` and
+    `files` say whether such bytes may go out with a user's message, and `text_with_files` that
+    they need a text beside them.
     """
 
     provider: str | None = None
@@ -72,6 +77,16 @@ class Target(Struct, frozen=True, kw_only=True):
     user_first: bool = False
     replay_reasoning: Literal["reasoning_content", "reasoning"] | None = None
     system_role: str = "system"
+    images: bool = True
+    audio: bool = False
+    files: bool = False
+    text_with_files: bool = False
+
+
+def file_line(ref: FileRef, note: str) -> str:
+    """The one line that stands for a file in a message; its name can't forge another."""
+    told = f"{ref.name}, {ref.media_type}, {ref.size_bytes} bytes, id {ref.id}"
+    return f"[File {' '.join(told.split()).translate(_NO_BRACKETS)}; {note}]"
 
 
 def storable_text(text: str) -> str:

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
+import msgspec
+
+from turngate.messages import ToolCall
 from turngate.protocols import ThreadStore
-from turngate.records import CallRecord, CallState, Change, Guard, LedgerRow, Scope, ThreadPage
+from turngate.records import (
+    CallRecord,
+    CallState,
+    Change,
+    EventBatch,
+    Guard,
+    LedgerRow,
+    ReviewPage,
+    ReviewRecord,
+    ReviewState,
+    Scope,
+    Step,
+    ThreadPage,
+)
+from turngate.results import ModelResult
 from turngate.turns import TextPart, Turn
 from turngate.values import Usage
 
@@ -15,7 +32,7 @@ A = Scope("acme")
 B = Scope("bolt")
 AT = datetime(2026, 3, 1, 12, 0, 5, 123456, tzinfo=UTC)
 
-_numbers = itertools.count(1)
+_numbers = itertools.count(1_000)  # the dumps of older schemas have the low ones
 
 
 class Stores(Protocol):
@@ -109,9 +126,9 @@ async def claim(store: ThreadStore, call: CallRecord, *, scope: Scope = A) -> in
     return await store.commit(scope, Change(thread=call.thread, at=AT, begin=call))
 
 
-def guard(call: CallRecord) -> Guard:
-    """The guard of what the owner of `call` writes for it."""
-    return Guard(call=call.id, owner=call.owner, epoch=call.epoch)
+def guard(call: CallRecord, *, state: Literal["active", "review"] = "active") -> Guard:
+    """The guard of what the owner of `call` writes for it, while it is in `state`."""
+    return Guard(call=call.id, owner=call.owner, epoch=call.epoch, state=state)
 
 
 async def end(store: ThreadStore, call: CallRecord, *, scope: Scope = A) -> int:
@@ -119,3 +136,91 @@ async def end(store: ThreadStore, call: CallRecord, *, scope: Scope = A) -> int:
     assert call.state != "active"
     change = Change(thread=call.thread, at=AT, guard=guard(call), update=call)
     return await store.commit(scope, change)
+
+
+def review_record(
+    call: CallRecord,
+    *,
+    id: str | None = None,
+    state: ReviewState = "open",
+    of: Literal["answer", "tool call"] = "answer",
+    expires_at: datetime | None = None,
+) -> ReviewRecord:
+    """A review of `call` with an id of its own, of an answer or of a tool call."""
+    review = ReviewRecord(
+        id=f"review_{next(_numbers)}" if id is None else id,
+        call=call.id,
+        thread=call.thread,
+        held_by="some-rule",
+        reason="answer",
+        created_at=AT,
+        step=1,
+        expires_at=expires_at,
+        state=state,
+    )
+    if of == "answer":
+        result = ModelResult(
+            text="held", tool_calls=(), model="m", finish_reason="stop", usage=None, reasoning="hm"
+        )
+        return msgspec.structs.replace(review, answer=result)
+    held = ToolCall(id="call_0", name="pay", arguments='{"n": 1}')
+    return msgspec.structs.replace(review, tool_call=held, place=0, call_hash="0" * 64)
+
+
+def in_state(call: CallRecord, state: CallState) -> CallRecord:
+    """`call` in another state."""
+    ended_at = None if state in ("active", "review") else AT
+    return msgspec.structs.replace(call, state=state, ended_at=ended_at)
+
+
+async def hold(
+    store: ThreadStore, call: CallRecord, *reviews: ReviewRecord, scope: Scope = A
+) -> CallRecord:
+    """Claim `call` and commit that it waits for `reviews`; its record in review."""
+    await claim(store, call, scope=scope)
+    held = in_state(call, "review")
+    change = Change(
+        thread=call.thread, at=AT, guard=guard(call), update=held, reviews=tuple(reviews)
+    )
+    await store.commit(scope, change)
+    return held
+
+
+def decision(held: CallRecord, *reviews: ReviewRecord, state: CallState = "answered") -> Change:
+    """The change that writes `reviews` and brings `held` to `state`."""
+    return Change(
+        thread=held.thread,
+        at=AT,
+        guard=guard(held, state="review"),
+        update=in_state(held, state),
+        reviews=tuple(reviews),
+    )
+
+
+def review_ids(page: ReviewPage) -> list[str]:
+    """The ids of the reviews of `page`, in its order."""
+    return [review.id for review in page.reviews]
+
+
+def writing_for(call: CallRecord, state: str) -> Change:
+    """A change with something of everything, guarded for `call` in `state`."""
+    return Change(
+        thread=call.thread,
+        at=AT,
+        turns=(user_turn("x"),),
+        guard=guard(call, state="review" if state == "review" else "active"),
+        update=in_state(call, "answered"),
+        steps=(Step(number=0, kind="tool_start", place=0),),
+        events=(EventBatch(0, "[]"),),
+        ledger=(ledger_row(call.id),),
+        reviews=(review_record(call),),
+        title="new",
+    )
+
+
+async def hold_one(store: ThreadStore, thread: str) -> ReviewRecord:
+    """Hold a new call of `thread` for one review, and give that."""
+    call = call_record(thread)
+    review = review_record(call)
+    await hold(store, call, review)
+    return review

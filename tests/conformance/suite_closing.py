@@ -15,6 +15,7 @@ from tests.conformance.store_values import (
     append,
     texts,
 )
+from tests.conformance.suite_file_rows import file_record
 from turngate.errors import (
     StoreError,
 )
@@ -101,4 +102,18 @@ def every_call(store: ThreadStore) -> list[Callable[[], Coroutine[Any, Any, obje
         lambda: store.call(A, "call_1"),
         lambda: store.active_call(A, "t"),
         lambda: store.lost_calls("boot_1"),
+        lambda: store.calls(A),
+        lambda: store.call_by_key(A, "k"),
+        lambda: store.steps(A, "call_1"),
+        lambda: store.events(A, "call_1"),
+        lambda: store.review(A, "review_1"),
+        lambda: store.reviews(A),
+        lambda: store.overdue_reviews(AT),
+        lambda: store.add_file(A, file_record()),
+        lambda: store.remove_file(A, "file_1"),
+        lambda: store.file(A, "file_1"),
+        lambda: store.files(A),
+        lambda: store.file_of_bytes(A, "ab"),
+        lambda: store.objects_in_use(A, ["o-1"]),
+        lambda: store.tenants_with_files(),
     ]

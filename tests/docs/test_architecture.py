@@ -31,7 +31,7 @@ TOP_MODULES = sorted(
 )
 MODULES_OF_PACKAGES = sorted(
     path.relative_to(PACKAGE).as_posix()
-    for package in ("gateway", "context", "providers", "stores", "tools")
+    for package in ("gateway", "context", "providers", "stores", "files", "tools", "checks")
     for path in (PACKAGE / package).glob("*.py")
     if not path.name.startswith("__")
 )

@@ -8,6 +8,7 @@ import pytest
 
 from turngate import (
     AssistantMessage,
+    InlineFile,
     Message,
     ProviderData,
     SystemMessage,
@@ -18,7 +19,7 @@ from turngate import (
     paired_history,
 )
 from turngate.errors import InvalidValue
-from turngate.history import CONTINUED, INTERRUPTED, NOT_RUN
+from turngate.history import CONTINUED, INTERRUPTED, NOT_APPROVED, NOT_RUN, with_open_reviews
 from turngate.providers import chat_completion_messages
 
 ASKED = UserMessage(("go",))
@@ -245,3 +246,44 @@ def test_wire_has_what_the_target_names() -> None:
     plain = chat_completion_messages(messages, target=Target(provider="two"))
     assert plain[0] == {"role": "system", "content": "s"}
     assert plain[2] == {"role": "assistant", "content": "hi"}
+    picture = UserMessage((InlineFile(name="p.png", media_type="image/png", data=b"p"),))
+    (alone,) = chat_completion_messages([picture])
+    (told,) = chat_completion_messages([picture], target=Target(text_with_files=True))
+    assert [part["type"] for part in alone["content"]] == ["image_url"]
+    assert [part["type"] for part in told["content"]] == ["text", "image_url"]
+    assert told["content"][0]["text"]
+
+
+def waiting(call_id: str) -> ToolMessage:
+    return ToolMessage(call_id=call_id, name="f", content=NOT_APPROVED)
+
+
+def test_waiting_call_says_so() -> None:
+    """[H13] Its result says that it was not run, and so do those of its step; others do not."""
+    first, second = calling(call("a")), calling(call("b"), call("a"), call("a"), call("c"))
+    messages: list[Message] = [ASKED, first, second, result("c"), UserMessage(("well?",))]
+    assert sent(*with_open_reviews(messages, ["a"])) == [
+        ASKED,
+        first,
+        ToolMessage(call_id="a", content=INTERRUPTED, name="f", is_error=True),
+        calling(call("b"), call("a"), call("a_2"), call("c")),
+        waiting("b"),
+        waiting("a"),
+        waiting("a_2"),
+        result("c"),
+        UserMessage(("well?",)),
+    ]
+
+
+def test_answered_call_is_left_alone() -> None:
+    """[H14] Neither a result nor a foreign id is touched, and the second time adds nothing."""
+    messages: list[Message] = [
+        ASKED,
+        calling(call("a"), call("b")),
+        UserMessage(("well?",)),
+        result("a"),
+    ]
+    once = with_open_reviews(messages, ["b", "a", "x"])
+    assert once == [*messages[:2], waiting("b"), *messages[2:]]
+    assert with_open_reviews(once, ["a", "b"]) == once
+    assert with_open_reviews(messages, []) == messages

@@ -18,12 +18,14 @@ from typing import Any
 
 from tests.harness.bugs import SetAttribute
 from tests.harness.checks import faults_of, read_rows
+from tests.harness.judges import checks_of, rules_of
 from tests.harness.world import OWN, TENANT, TOOLS, Log, World, result_of
 from turngate import Gateway, ToolResultPart, identity
 from turngate.bootstrap import create_gateway_deps
 from turngate.errors import ThreadBusy
-from turngate.gateway import Answered, Incomplete, NewCall, execute_ask, runs
-from turngate.gateway.runs import execute_run
+from turngate.gateway import Answered, Incomplete, NewCall, execute_ask, loop
+from turngate.gateway.loop import execute_run
+from turngate.gateway.reviews import Decision, decide
 from turngate.gateway.tenants import Thread
 from turngate.gateway.toolbox import tools_by_name
 from turngate.records import Scope, ToolNeed
@@ -37,12 +39,16 @@ _BUSY_TRIES = 200  # a call whose caller was cancelled twice is settled in its o
 
 @dataclass(frozen=True)
 class Scene:
-    """A piece of work on one thread. `settled`: who is cancelled comes back to a free thread."""
+    """A piece of work on one thread. `settled`: who is cancelled comes back to a free thread.
+
+    `mode` says what judges the model (`judges`); a decision is whole after it, or absent.
+    """
 
     name: str
     work: Callable[[Gateway, Thread, str], Coroutine[Any, Any, Any]]
     setup: Callable[[Thread, str], Awaitable[Any]] | None = None
     settled: bool = True
+    mode: str = "plain"
 
 
 async def ask(gateway: Gateway, thread: Thread, token: str) -> Any:
@@ -102,6 +108,38 @@ async def run_itself(gateway: Gateway, thread: Thread, token: str) -> Any:
     return await execute_run(gateway.deps, new, tools=tools_by_name(TOOLS))
 
 
+async def held_answer(thread: Thread, token: str) -> Any:
+    return await thread.ask(f"say {token}-hold")
+
+
+async def held_call(thread: Thread, token: str) -> Any:
+    return await thread.run(f"tools {token} pay,look", tools=TOOLS)
+
+
+async def held_ask(gateway: Gateway, thread: Thread, token: str) -> Any:
+    return await held_answer(thread, token)
+
+
+async def held_run(gateway: Gateway, thread: Thread, token: str) -> Any:
+    return await held_call(thread, token)
+
+
+async def approve(gateway: Gateway, thread: Thread, token: str) -> Any:
+    reviews = gateway.tenant(TENANT).reviews
+    for review in (await reviews.list(thread=thread.id)).reviews:
+        await reviews.approve(review.id, by="ann")
+
+
+async def decision_itself(gateway: Gateway, thread: Thread, token: str) -> Any:
+    """The work of a decision in the very task that is cancelled; whatever may go on is left."""
+    page = await gateway.tenant(TENANT).reviews.list(thread=thread.id)
+    for review in page.reviews:
+        decision = Decision(action="approve", by="ann")
+        decided = await decide(gateway.deps, _SCOPE, review.id, decision)
+        if decided.run is not None:
+            gateway.deps.live.discard(decided.run.call.id)
+
+
 SCENES = (
     Scene("ask", ask),
     Scene("run", run),
@@ -111,6 +149,12 @@ SCENES = (
     Scene("add_results", add, open_call),
     Scene("the work of an ask", ask_itself),
     Scene("the work of a run", run_itself),
+    Scene("held ask", held_ask, mode="texts"),
+    Scene("held run", held_run, mode="tools"),
+    Scene("approve an answer", approve, held_answer, settled=False, mode="texts"),
+    Scene("approve calls", approve, held_call, settled=False, mode="tools"),
+    Scene("the work of a decision", decision_itself, held_call, settled=False, mode="tools"),
+    Scene("the work of an answer's", decision_itself, held_answer, settled=False, mode="texts"),
 )
 
 
@@ -148,7 +192,14 @@ async def cancel_everywhere(
     store = await SqliteStore.open(folder / "t.db")
     faults: list[str] = []
     number = 1
-    async with Gateway(create_gateway_deps(store=store, provider=world, tools=TOOLS)) as gateway:
+    deps = create_gateway_deps(
+        store=store,
+        provider=world,
+        tools=TOOLS,
+        checks=checks_of(scene.mode, lambda point: None),
+        reviews=rules_of(scene.mode),
+    )
+    async with Gateway(deps) as gateway:
         while not faults:
             token, thread = f"x{number}", gateway.tenant(TENANT).thread(f"t{number}")
             if scene.setup is not None:
@@ -216,6 +267,9 @@ async def _check_free(
         try:
             outcome = await thread.ask(f"say {token}-next")
         except ThreadBusy as busy:
+            if busy.in_review:
+                await gateway.tenant(TENANT).call(busy.call_id).cancel()
+                continue
             if tries > 0:
                 await asyncio.sleep(0.005)
                 continue
@@ -229,24 +283,26 @@ async def _check_free(
 
 
 async def cancel_inside(piece: str, folder: Path, set_: SetAttribute) -> tuple[int, list[str]]:
-    """Cancel a run by its call at each await of one of its inner pieces, a coroutine of `runs`."""
+    """Cancel a run by its call at each await of one of its inner pieces, a coroutine of `loop`."""
     log, effects = folder / "log", folder / "effects"
     world = World(Log(log), Log(effects), lambda point: None)
     store = await SqliteStore.open(folder / "t.db")
-    original = getattr(runs, piece)
+    original = getattr(loop, piece)
     faults: list[str] = []
     number, reached = 1, False
 
-    async def watched(run: runs.Run, *given: Any, **named: Any) -> Any:
+    async def watched(run: loop.Run, *given: Any, **named: Any) -> Any:
         def at_await(count: int) -> None:
             nonlocal reached
             if count == number:
                 reached = True
                 asyncio.get_running_loop().call_soon(run.live.cancel, "cancelled")
 
+        if run.call.kind == "ask":  # it comes by here too, as the next one on the thread
+            return await original(run, *given, **named)
         return await _counted(original(run, *given, **named), at_await)
 
-    set_(runs, piece, watched)
+    set_(loop, piece, watched)
     async with Gateway(create_gateway_deps(store=store, provider=world, tools=TOOLS)) as gateway:
         while not faults:
             reached = False

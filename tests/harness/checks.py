@@ -3,90 +3,28 @@
     I1 what was acknowledged is there     I2 one active call a thread
     I3 calls and results pair             I4 no unsafe effect twice, a keyed one under one key
     I5 a stale owner changes nothing      I6 positions and numbers without gaps, no turn twice
-    I7 one call a key                     I8 one ledger row a model attempt
+    I7 one call a key                     I8 one ledger row a model attempt, with its usage
 
-None of the program's own reading code is used: it is what is being judged.
+I9 to I11, on reviews and blocks, are in `review_checks`. None of the program's own reading code is
+used: it is what is being judged.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from tests.harness.world import TENANT, answer_to, result_of
+from tests.harness.judges import HELD_MARKS, answer_to, mark_of
+from tests.harness.review_checks import changed_arguments, review_faults
+from tests.harness.rows import Rows, is_step, read_rows, span_turns, text_of
+from tests.harness.world import result_of
 
 __all__ = ["Rows", "faults_of", "read_rows"]
 
-_decoded = msgspec.json.decode  # plain values: no type of the program is in it
 _UNKNOWN = "outcome is unknown"
 _NOT_RUN = "Not run"
-
-
-@dataclass
-class Rows:
-    """The rows of one tenant, decoded, in their order."""
-
-    threads: dict[str, int] = field(default_factory=dict)
-    titles: set[str | None] = field(default_factory=set)
-    turns: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
-    calls: dict[str, dict[str, Any]] = field(default_factory=dict)
-    ledger: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    steps: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
-    events: dict[str, list[tuple[int, list[dict[str, Any]]]]] = field(default_factory=dict)
-
-    def texts(self, thread: str) -> list[str]:
-        """The user turns' texts of a thread."""
-        return [_text(turn) for _, turn in self.turns.get(thread, []) if turn["role"] == "user"]
-
-
-def read_rows(database: Path, tenant: str = TENANT) -> Rows:
-    """All rows of `tenant`; none where the tables are not made yet. The file stays as it is."""
-    rows = Rows()
-    if not database.exists() or database.stat().st_size == 0:
-        wal = database.with_name(database.name + "-wal")
-        if not database.exists() or not wal.exists():
-            return rows
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
-        db.execute("BEGIN")
-        version = 0
-        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'turngate_schema'").fetchone():
-            version = db.execute("SELECT max(version) FROM turngate_schema").fetchone()[0] or 0
-        if version < 2:
-            return rows
-
-        def select(columns: str, table: str, order: str) -> Iterator[Any]:
-            sql = f"SELECT {columns} FROM {table} WHERE tenant = ? ORDER BY {order}"
-            yield from db.execute(sql, (tenant,))
-
-        for thread, length, title in select("id, length, title", "threads", "id"):
-            rows.threads[thread] = length
-            rows.titles.add(title)
-        rows.turns = _grouped(select("thread, position, body", "turns", "thread, position"))
-        for call_id, state, owner, epoch, key, first, body in select(
-            "id, state, owner, epoch, key, first, body", "calls", "begun"
-        ):
-            columns = {"state": state, "owner": owner, "epoch": epoch, "key": key}
-            rows.calls[call_id] = {
-                "added": 0,
-                "recoveries": 0,
-                "text": "",
-                "user_turn": None,
-                **_decoded(body),
-                **columns,
-                "first": first,
-            }
-        for call_id, body in select("call, body", "ledger", "id"):
-            rows.ledger.setdefault(call_id, []).append(_decoded(body))
-        rows.steps = _grouped(select("call, number, body", "steps", "call, number"))
-        rows.events = _grouped(select("call, first, body", "events", "call, first"))
-    return rows
+_NOT_BEGUN = "Not run: the run ended before this call began."
 
 
 def faults_of(
@@ -100,18 +38,21 @@ def faults_of(
     """The promises that `rows` break, after all that `log` and `effects` say has happened.
 
     `finished`: an undisturbed process has ended everything since. `failing`: commits have failed,
-    each of which may have left the number of its step unused, and its events to a later batch.
+    each of which may have left the number of its step unused, and its events to a later batch; or
+    it is there all the same, and the usage of its attempt is booked once more.
     """
     return [
         *(str(line["fault"]) for line in log if "fault" in line),
         *_acknowledged(rows, log),
         *_active(rows, finished=finished),
         *_paired(rows, effects, finished=finished),
-        *_effects(effects),
+        *_effects(rows, effects),
         *_stale(rows, log),
         *_gap_free(rows, failing=failing),
         *_keys(rows, log),
         *_ledger(rows, log),
+        *([] if failing else _usage(rows, log)),
+        *review_faults(rows, log, effects),
     ]
 
 
@@ -136,19 +77,20 @@ def _acknowledged_end(rows: Rows, line: dict[str, Any]) -> Iterator[str]:
     if call is None:
         yield f"I1: call {line['ended']} was acknowledged and is not there"
         return
+    ids = [turn["id"] for turn in span_turns(rows, call)]
+    if line["state"] == "review":  # it may have gone on since
+        if ids[: len(line["turns"])] != line["turns"]:
+            yield f"I1: call {call['id']} was held and its turns are not there whole"
+        return
     if call["state"] != line["state"] or call["text"] != line["text"]:
         yield f"I1: call {call['id']} was acknowledged as {line['state']} and is {call['state']}"
         return
-    turns = [
-        turn
-        for position, turn in rows.turns.get(call["thread"], [])
-        if call["first"] is not None and 0 <= position - call["first"] < call["added"]
-    ]
-    if [turn["id"] for turn in turns] != line["turns"]:
+    if ids != line["turns"]:
         yield f"I1: call {call['id']} was acknowledged and its turns are not there whole"
     if call["state"] == "answered" and call["user_turn"] is not None:
-        kind, token, *_ = _text(call["user_turn"]).split()
-        if kind != "own" and call["text"] != answer_to(token):
+        kind, token, *_ = text_of(call["user_turn"]).split()
+        judged = mark_of(token) in HELD_MARKS  # then its review says what it has to be
+        if kind != "own" and not judged and call["text"] != answer_to(token):
             yield f"I1: call {call['id']} has the answer {call['text']!r} of another"
 
 
@@ -158,19 +100,30 @@ def _active(rows: Rows, *, finished: bool) -> Iterator[str]:
         if count > 1:
             yield f"I2: thread {thread} has {count} active calls"
     if finished:
-        for call in active:
-            yield f"I2: call {call['id']} never ended"
+        for call in rows.calls.values():
+            if call["state"] in ("active", "review"):
+                yield f"I2: call {call['id']} never ended"
+    waiting = {review["call"] for review in rows.reviews.values() if review["state"] == "open"}
+    for call in rows.calls.values():
+        if call["state"] == "review" and call["id"] not in waiting:
+            yield f"I2: call {call['id']} waits for a review, and no review is open"
 
 
 def _paired(rows: Rows, effects: Iterable[dict[str, Any]], *, finished: bool) -> Iterator[str]:
     done = {line["slot"] for line in effects}
+    held = {
+        _exchange(review["tool_call"]["id"]): rows.calls[review["call"]]["state"]
+        for review in rows.reviews.values()
+        if review["tool_call"] is not None
+    }
     for thread, turns in rows.turns.items():
         waiting: list[str] = []  # of the last exchange of a run: answered at once, in order
-        open_calls: set[str] = set()  # of asks: answered by anyone, at any later time
+        open_calls: set[str] = set()  # of asks, or held: answered at any later time
         for _, turn in turns:
             for part in turn["parts"]:
                 if part["type"] == "tool_call":
-                    (open_calls.add if part["name"] == "own" else waiting.append)(part["id"])
+                    later = part["name"] == "own" or _exchange(part["id"]) in held
+                    (open_calls.add if later else waiting.append)(part["id"])
                 if part["type"] != "tool_result":
                     continue
                 slot, content = part["call_id"], part["content"]
@@ -180,8 +133,11 @@ def _paired(rows: Rows, effects: Iterable[dict[str, Any]], *, finished: bool) ->
                     open_calls.remove(slot)
                 else:
                     yield f"I3: in thread {thread} the result of {slot} stands where it must not"
-                if content == result_of(slot):
-                    if part.get("name") != "own" and slot not in done:
+                if content == _NOT_BEGUN and slot in done:
+                    yield f"I3: the result of {slot} says that it never began"
+                edited, content = changed_arguments(content)
+                if content == result_of(edited or slot):
+                    if part.get("name") != "own" and (edited or slot) not in done:
                         yield f"I3: the result of {slot} was made up"
                 elif _UNKNOWN not in content and not content.startswith(_NOT_RUN):
                     yield f"I3: the result of {slot} is another call's: {content!r}"
@@ -190,20 +146,33 @@ def _paired(rows: Rows, effects: Iterable[dict[str, Any]], *, finished: bool) ->
                 waiting = []
         if waiting:
             yield f"I3: in thread {thread} calls {waiting} have no result"
+        for slot in sorted(open_calls):
+            if held.get(_exchange(slot), "active") not in ("active", "review"):
+                yield f"I3: in thread {thread} the held call {slot} has no result"
         if finished and open_calls:
             yield f"I3: in thread {thread} calls {sorted(open_calls)} stayed open"
 
 
-def _effects(effects: Iterable[dict[str, Any]]) -> Iterator[str]:
-    unsafe = Counter(line["slot"] for line in effects if line["effect"] == "unsafe")
+def _exchange(slot: str) -> str:
+    """What the slots of one reply have in common."""
+    return slot.rsplit(".", 1)[0]
+
+
+def _effects(rows: Rows, effects: Iterable[dict[str, Any]]) -> Iterator[str]:
+    let_again = Counter(
+        review["tool_call"]["id"]
+        for review in rows.reviews.values()
+        if review["reason"] == "outcome_unknown" and review["state"] in ("approved", "edited")
+    )
+    unsafe = Counter(_made_slot(line) for line in effects if line["effect"] == "unsafe")
     for slot, count in unsafe.items():
-        if count > 1:
+        if count > 1 + let_again[slot]:
             yield f"I4: the unsafe effect of {slot} was done {count} times"
     slots: dict[str, set[str]] = defaultdict(set)
     keys: dict[str, set[str]] = defaultdict(set)
     for line in effects:
-        slots[line["key"]].add(line["slot"])
-        keys[line["slot"]].add(line["key"])
+        slots[line["key"]].add(_made_slot(line))
+        keys[_made_slot(line)].add(line["key"])
     for slot, found in keys.items():
         if len(found) > 1:
             yield f"I4: the effect of {slot} was done under {len(found)} keys"
@@ -212,13 +181,31 @@ def _effects(effects: Iterable[dict[str, Any]]) -> Iterator[str]:
             yield f"I4: key {key} stood for the effects of {sorted(found)}"
 
 
+def _made_slot(line: dict[str, Any]) -> str:
+    """The slot of the call that the model made, of which an edit may have made another."""
+    return str(line["slot"]).split("~")[0]
+
+
 def _stale(rows: Rows, log: Iterable[dict[str, Any]]) -> Iterator[str]:
+    decided = Counter(
+        review["call"] for review in rows.reviews.values() if _raises_epoch(rows, review)
+    )
     for call in rows.calls.values():
-        if call["epoch"] != call["recoveries"]:
-            yield f"I5: call {call['id']} has epoch {call['epoch']} of {call['recoveries']} owners"
+        owners, decisions = call["recoveries"], decided[call["id"]]
+        if call["epoch"] != owners + decisions:
+            told = f"of {owners} owners and {decisions} decisions"
+            yield f"I5: call {call['id']} has epoch {call['epoch']} {told}"
     markers = {line["stale"] for line in log if "stale" in line}
     for marker in markers & rows.titles:
         yield f"I5: the stale write {marker} was stored"
+
+
+def _raises_epoch(rows: Rows, review: dict[str, Any]) -> bool:
+    """Whether the decision let its call go on, or wait for others: it did not end it."""
+    if review["tool_call"] is not None:
+        return review["state"] in ("approved", "edited", "rejected")
+    goes_on = ("approved", "edited", "retried") if is_step(rows, review) else ("retried",)
+    return review["state"] in goes_on
 
 
 def _gap_free(rows: Rows, *, failing: bool) -> Iterator[str]:
@@ -263,38 +250,67 @@ def _ledger(rows: Rows, log: Iterable[dict[str, Any]]) -> Iterator[str]:
         line["sent"] for line in log if "sent" in line and not line["sent"].endswith("+")
     )
     by_token: dict[str, dict[str, Any]] = {}
+    reviews: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for review in rows.reviews.values():
+        reviews[review["call"]].append(review)
     for call in rows.calls.values():
         outcomes = Counter(row["outcome"] for row in rows.ledger.get(call["id"], []))
         steps = sum(step["kind"] == "model" for _, step in rows.steps.get(call["id"], []))
+        answers = [r for r in reviews.get(call["id"], []) if r["tool_call"] is None]
+        let = [review for review in answers if review["state"] in ("approved", "edited")]
+        steps -= sum(is_step(rows, review) for review in let)
+        passed = sum(not is_step(rows, review) for review in let)
         if outcomes["tool_calls"] != steps:
             yield f"I8: call {call['id']} has {steps} model steps and {dict(outcomes)}"
-        if outcomes["answered"] != (call["state"] == "answered"):
+        if outcomes["review"] != len(answers):
+            yield f"I8: call {call['id']} has {len(answers)} held answers and {dict(outcomes)}"
+        blocked = call["state"] == "blocked" and call["by"] != "review"
+        if outcomes["blocked"] != (blocked and call["user_turn"] is not None):
+            yield f"I8: call {call['id']} is {call['state']} and has {dict(outcomes)}"
+        if outcomes["answered"] + passed != (call["state"] == "answered"):
             yield f"I8: call {call['id']} is {call['state']} and has {dict(outcomes)}"
         if outcomes["lost"] > call["recoveries"]:
             yield f"I8: call {call['id']} lost {outcomes['lost']} of {call['recoveries']} attempts"
         if call["user_turn"] is not None:
-            by_token[_text(call["user_turn"]).split()[1]] = call
+            by_token[text_of(call["user_turn"]).split()[1]] = call
     for token, attempts in sent.items():
         call_of = by_token.get(token)
         if call_of is None:
             yield f"I8: the model was asked for {token}, and no call of it is stored"
             continue
-        if _text(call_of["user_turn"]).startswith(("say", "own")) and attempts > 1:
+        tries = 1 + sum(review["state"] == "retried" for review in reviews.get(call_of["id"], []))
+        is_ask = text_of(call_of["user_turn"]).startswith(("say", "own", "cut"))
+        if is_ask and attempts > tries:
             yield f"I8: the ask {token} was sent {attempts} times"
         booked = len(rows.ledger.get(call_of["id"], [])) + (call_of["state"] == "active")
         if attempts > booked:
             yield f"I8: {attempts} attempts of {token} have {booked} rows"
 
 
-def _grouped(found: Iterable[tuple[str, int, str]]) -> dict[str, list[tuple[int, Any]]]:
-    groups: dict[str, list[tuple[int, Any]]] = {}
-    for key, number, body in found:
-        groups.setdefault(key, []).append((number, _decoded(body)))
-    return groups
-
-
-def _text(turn: dict[str, Any]) -> str:
-    return "".join(part["text"] for part in turn["parts"] if part["type"] == "text")
+def _usage(rows: Rows, log: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """What the model reported is booked, once: but for what a death or a cut may have lost."""
+    reported: dict[str, Counter[tuple[int, int]]] = defaultdict(Counter)
+    for line in log:
+        if "reported" in line:
+            reported[line["reported"]][line["input"], line["output"]] += 1
+    for call in rows.calls.values():
+        ledger = rows.ledger.get(call["id"], [])
+        usages = [row["usage"] for row in ledger if row.get("usage") is not None]
+        booked = Counter((usage["input_tokens"], usage["output_tokens"]) for usage in usages)
+        if call["state"] not in ("active", "failed"):
+            summed = sum((pair[0] + pair[1]) * count for pair, count in booked.items())
+            told = call["usage"] or {"input_tokens": 0, "output_tokens": 0}
+            if summed != told["input_tokens"] + told["output_tokens"]:
+                yield f"I8: call {call['id']} has {summed} tokens in the ledger and tells {told}"
+        if call["user_turn"] is None:
+            continue
+        said = reported[text_of(call["user_turn"]).split()[1]]
+        if booked - said:
+            yield f"I8: call {call['id']} has usage that nobody reported: {booked - said}"
+        cut = call["state"] in ("active", "incomplete", "failed")
+        lost, unknown = sum((said - booked).values()), len(ledger) - len(usages)
+        if max(lost, unknown) > call["recoveries"] + cut:
+            yield f"I8: call {call['id']} lost {lost} usages in {call['recoveries']} deaths"
 
 
 def _has_calls(turn: dict[str, Any]) -> bool:

@@ -1,8 +1,9 @@
 """Let the Nth operation of the disk fail, for N = 1, 2, 3 … until all of a scenario passes.
 
-Run as ``python -m tests.harness.fail_nth FOLDER MODE --seed N``. MODE ``once`` has one operation
-fail, in turn by a full disk, an input/output error, and a write that is cut short; ``lasting`` has
-all fail from the Nth on, until the program has told somebody.
+Run as ``python -m tests.harness.fail_nth FOLDER MODE --seed N [--work WORK]``. MODE ``once`` has
+one operation fail, in turn by a full disk, an input/output error, and a write that is cut short;
+``lasting`` has all fail from the Nth on, until the program has told somebody. WORK is a bit of
+everything (``all``), or what a person decides on (``reviews``).
 
     N1 an error is none of the typed ones    N2 later work does not go on
     and all that `checks` looks for, once another process has opened the file on a sound disk
@@ -24,12 +25,15 @@ import apsw
 from tests.harness import bugs
 from tests.harness.checks import faults_of, read_rows
 from tests.harness.faulty_disk import Disk, Operation
+from tests.harness.judges import checks_of, rules_of
+from tests.harness.review_checks import leaked_bytes
 from tests.harness.world import GO_ON, OWN, TENANT, TOOLS, Log, World, flush_often, result_of
 from turngate import Gateway, ToolResultPart
 from turngate.bootstrap import create_gateway_deps
 from turngate.errors import StoreError, UnknownToolCall
-from turngate.gateway import Answered, Outcome
+from turngate.gateway import Answered, AwaitingReview, Blocked, GatewayDeps, Outcome
 from turngate.gateway.tenants import Thread
+from turngate.records import ReviewRecord
 from turngate.stores.connections import Connect
 from turngate.stores.sqlite import SqliteStore
 
@@ -68,7 +72,8 @@ class Failing:
 class Scenario:
     """A bit of everything that a gateway stores, on a disk that fails once or for a while."""
 
-    def __init__(self, folder: Path, failing: Failing) -> None:
+    def __init__(self, folder: Path, failing: Failing, *, work: str = "all") -> None:
+        self._judged = "texts" if work == "reviews" else "plain"
         self.faults: list[str] = []
         self.acknowledged = 0
         self.errors = 0
@@ -86,28 +91,33 @@ class Scenario:
             if store is None:
                 self.faults.append("N2 the store does not open any more")
                 return
-            deps = create_gateway_deps(store=store, provider=self._world, tools=TOOLS)
-            async with Gateway(deps) as gateway:
+            async with Gateway(self._deps(store)) as gateway:
                 await self._tried(gateway.recover())
                 if part == 0:
-                    await self._work(gateway)
+                    await (self._work if self._judged == "plain" else self._reviewed)(gateway)
                 self._failing.told = True
                 await self._later(gateway, f"after{part}")
             await self._tried(store.aclose())
         self._disk.unregister()
         # Another process, on a sound disk.
-        async with Gateway(
-            create_gateway_deps(
-                store=await SqliteStore.open(self._database), provider=self._world, tools=TOOLS
-            )
-        ) as gateway:
+        async with Gateway(self._deps(await SqliteStore.open(self._database))) as gateway:
             await gateway.recover()
+            await self._decide_all(gateway)
             for lost in await gateway.deps.store.lost_calls(""):
                 await gateway.outcome(lost.scope, lost.call.id)
             await self._answer_open(gateway.tenant(TENANT).thread("t0"))
             await self._later(gateway, "end")
             store = gateway.deps.store  # type: ignore[assignment]  # it is one of ours
         await store.aclose()  # type: ignore[union-attr]  # there is one
+
+    def _deps(self, store: SqliteStore) -> GatewayDeps:
+        return create_gateway_deps(
+            store=store,
+            provider=self._world,
+            tools=TOOLS,
+            checks=checks_of(self._judged, lambda point: None),
+            reviews=rules_of(self._judged),
+        )
 
     async def _opened(self, connect: Connect) -> SqliteStore | None:
         opened: list[SqliteStore] = []
@@ -135,6 +145,31 @@ class Scenario:
         await self._told(first.ask(None, instructions=GO_ON))
         await self._told(second.ask("say k", key="k"))
 
+    async def _reviewed(self, gateway: Gateway) -> None:
+        """Two calls are held and decided on; each decision is there whole, or not at all."""
+        first, second = (gateway.tenant(TENANT).thread(name) for name in ("t2", "t3"))
+        await self._told(first.ask("say h-hold"))
+        await self._told(second.run("tools p pay,look", tools=TOOLS))
+        await self._told(first.ask("say b-block", pending="go_on"))
+        await self._tried(self._decide_all(gateway, rounds=1))
+
+    async def _decide_all(self, gateway: Gateway, *, rounds: int = 10) -> None:
+        tenant = gateway.tenant(TENANT)
+        for _ in range(rounds):
+            for review in (await tenant.reviews.list()).reviews:
+                await self._tried(self._decide(gateway, review))
+            for call in (await tenant.calls()).calls:
+                if call.state == "active":
+                    await self._told(tenant.call(call.id).outcome())
+
+    async def _decide(self, gateway: Gateway, review: ReviewRecord) -> None:
+        reviews = gateway.tenant(TENANT).reviews
+        if review.answer is not None:
+            decided = await reviews.edit(review.id, by="ann", text="in better words")
+        else:
+            decided = await reviews.approve(review.id, by="ann")
+        self._log.note(decided=decided.id, state=decided.state, by=decided.decided_by)
+
     async def _streamed(self, thread: Thread) -> Outcome | None:
         async with thread.stream_run("slowly d keyed,unsafe", tools=TOOLS) as events:
             async for _ in events:
@@ -152,7 +187,7 @@ class Scenario:
             self._log.note(added=slots)
 
     async def _later(self, gateway: Gateway, token: str) -> None:
-        for name in ("t0", "t1"):
+        for name in ("t0", "t1") if self._judged == "plain" else ("t0",):
             failed = self._failing.failed
             for attempt in ("", "again"):
                 try:
@@ -190,9 +225,10 @@ class Scenario:
 
     def _note(self, outcome: Outcome) -> None:
         self.acknowledged += 1
+        states = {Answered: "answered", AwaitingReview: "review", Blocked: "blocked"}
         self._log.note(
             ended=outcome.call_id,
-            state="answered" if isinstance(outcome, Answered) else "incomplete",
+            state=states.get(type(outcome), "incomplete"),
             text=outcome.text,
             turns=[turn.id for turn in outcome.turns],
         )
@@ -203,6 +239,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("mode", choices=("once", "lasting"))
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--work", choices=("all", "reviews"), default="all")
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--bug")
     parser.add_argument("--until", default="", help="go on until a fault of this kind is found")
@@ -218,7 +255,7 @@ def main(given: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True)
         lasting = arguments.mode == "lasting"
         failing = Failing(number, lasting=lasting, way=(number + arguments.seed) % 3)
-        scenario = Scenario(folder, failing)
+        scenario = Scenario(folder, failing, work=arguments.work)
         try:
             asyncio.run(asyncio.wait_for(scenario.play(), TIMEOUT_S))
         except TimeoutError:
@@ -226,6 +263,7 @@ def main(given: Sequence[str] | None = None) -> int:
         rows = read_rows(folder / "t.db")
         log, effects = Log.read(folder / "log"), Log.read(folder / "effects")
         found = scenario.faults + faults_of(rows, log, effects, finished=True, failing=True)
+        found += leaked_bytes(folder / "t.db")
         faults += [f"{arguments.mode}, operation {number}: {fault}" for fault in found]
         seen["failures"] += failing.failed
         seen["acknowledged"] += scenario.acknowledged

@@ -20,6 +20,7 @@ from typing import Any
 
 from tests.harness.checks import Rows, faults_of, read_rows
 from tests.harness.failpoints import StoreProxy
+from tests.harness.judges import checks_of, rules_of
 from tests.harness.world import TOOLS, Log, World
 from turngate import Gateway
 from turngate.bootstrap import create_gateway_deps
@@ -35,9 +36,11 @@ __all__ = ["Env", "Spec", "explore"]
 
 ACTOR: ContextVar[str | None] = ContextVar("ACTOR", default=None)
 READS = ("load", "call", "active_call", "call_by_key", "steps", "events")
+OF_REVIEWS = ("review", "reviews", "overdue_reviews")
 _ACTIVE = """
 SELECT thread FROM calls WHERE tenant = ? AND state = 'active' GROUP BY thread HAVING count(*) > 1
 """
+_GATES_MAX = 200
 _REST = 25  # turns of the loop without a store call: then nobody is on the way to one
 
 
@@ -70,6 +73,13 @@ class Gates:
         if not gate.done():
             gate.set_result(None)
 
+    def open(self, store: GatedStore) -> None:
+        """Let everybody through from now on."""
+        store.gated = ()
+        for actor in self.waiting:
+            while self.waiting[actor]:
+                self.release(actor)
+
     @property
     def enabled(self) -> tuple[str, ...]:
         """The actors that wait at a gate; one whose task was cancelled there waits no more."""
@@ -77,8 +87,10 @@ class Gates:
             self.waiting[actor] = [gate for gate in gates if not gate.done()]
         return tuple(sorted(actor for actor, gates in self.waiting.items() if gates))
 
-    async def rest(self) -> None:
+    async def rest(self, polls_s: float) -> None:
         """Return once nothing moves by itself any more."""
+        if polls_s:
+            await asyncio.sleep(polls_s)
         quiet = 0
         while quiet < _REST:
             if self._under_way:
@@ -98,7 +110,7 @@ class GatedStore(StoreProxy):
         self.gated: tuple[str, ...] = ()
         self._gates = gates
         self._db = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-        for name in (*READS, "lost_calls"):
+        for name in (*READS, *OF_REVIEWS, "lost_calls"):
             setattr(self, name, self._gate(name, getattr(inner, name)))
 
     def close(self) -> None:
@@ -129,7 +141,7 @@ class GatedStore(StoreProxy):
         return gated
 
     def _rows(self, scope: Scope) -> list[Any]:
-        tables = ("threads", "turns", "calls", "ledger", "steps", "events")
+        tables = ("threads", "turns", "calls", "ledger", "steps", "events", "reviews")
         return [
             self._db.execute(f"SELECT * FROM {table} WHERE tenant = ?", (scope.tenant,)).fetchall()
             for table in tables
@@ -158,6 +170,7 @@ class Env:
     gateways: list[Gateway]
     deps: list[GatewayDeps]
     tenant_id: str
+    log: Log
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -178,7 +191,9 @@ Actor = Callable[[Env], Awaitable[Any]]
 class Spec:
     """Two or more actors and what must hold of their results; `setup` runs alone before them.
 
-    `gates` are the store calls and the model calls between which the actors may be changed.
+    `gates` are the store calls and the model calls between which the actors may be changed, `mode`
+    says what judges the model (`judges`), and `after` is done alone once the actors have ended.
+    `polls_s` is how long the world needs to rest where an actor looks again and again.
     """
 
     name: str
@@ -186,6 +201,9 @@ class Spec:
     check: Callable[[Env, Sequence[Any], Rows], list[str]]
     setup: Callable[[Env], Awaitable[None]] | None = None
     gates: tuple[str, ...] = (*READS, "commit", "model", "lost_calls")
+    mode: str = "plain"
+    after: Callable[[Env], Awaitable[None]] | None = None
+    polls_s: float = 0.0
 
 
 async def explore(spec: Spec, folder: Path) -> tuple[int, list[str]]:
@@ -194,31 +212,47 @@ async def explore(spec: Spec, folder: Path) -> tuple[int, list[str]]:
     gates = Gates()
     sqlite = await SqliteStore.open(database)
     store = GatedStore(sqlite, gates, database)
-    log = folder / "log"
-    model = GatedModel(World(Log(log), Log(folder / "effects"), lambda point: None), store, gates)
-    deps = [create_gateway_deps(store=store, provider=model, tools=TOOLS) for _ in range(2)]
+    log, notes = folder / "log", Log(folder / "log")
+    model = GatedModel(World(notes, Log(folder / "effects"), lambda point: None), store, gates)
+    deps = [
+        create_gateway_deps(
+            store=store,
+            provider=model,
+            tools=TOOLS,
+            checks=checks_of(spec.mode, lambda point: None),
+            reviews=rules_of(spec.mode),
+        )
+        for _ in range(2)
+    ]
     played = 0
     faults: list[str] = []
     prefixes: list[list[str]] = [[]]
     gateways = [Gateway(each) for each in deps]
-    while prefixes and not faults:
-        prefix = prefixes.pop()
-        env = Env(gateways, deps, f"s{played}")
-        trace, results = await _played(spec, env, gates, store, prefix)
-        played += 1
-        rows = read_rows(database, env.tenant_id)
-        order = "".join(chosen for _, chosen in trace)
-        lines, effects = Log.read(log), Log.read(folder / "effects")
-        log.write_bytes(b"")
-        (folder / "effects").write_bytes(b"")
-        found = [*store.faults, *spec.check(env, results, rows), *faults_of(rows, lines, effects)]
-        if any(result is STUCK for result in results):
-            found.append("STUCK: an actor never ended")
-        faults += [f"{spec.name}, order {order}: {fault}" for fault in found]
-        for at in range(len(prefix), len(trace)):
-            enabled, chosen = trace[at]
-            before = [earlier for _, earlier in trace[:at]]
-            prefixes += [[*before, other] for other in enabled if other != chosen]
+    try:
+        while prefixes and not faults:
+            prefix = prefixes.pop()
+            env = Env(gateways, deps, f"s{played}", notes)
+            trace, results = await _played(spec, env, gates, store, prefix)
+            played += 1
+            rows = read_rows(database, env.tenant_id)
+            order = "".join(chosen for _, chosen in trace)
+            lines, effects = Log.read(log), Log.read(folder / "effects")
+            log.write_bytes(b"")
+            (folder / "effects").write_bytes(b"")
+            found = [
+                *store.faults,
+                *spec.check(env, results, rows),
+                *faults_of(rows, lines, effects),
+            ]
+            if any(result is STUCK for result in results):
+                found.append("STUCK: an actor never ended")
+            faults += [f"{spec.name}, order {order}: {fault}" for fault in found]
+            for at in range(len(prefix), len(trace)):
+                enabled, chosen = trace[at]
+                before = [earlier for _, earlier in trace[:at]]
+                prefixes += [[*before, other] for other in enabled if other != chosen]
+    finally:
+        gates.open(store)
     store.gated = ()
     for gateway in gateways:
         await gateway.aclose()
@@ -250,15 +284,21 @@ async def _played(
     names = "ABC"
     tasks = [asyncio.create_task(acted(actor, names[i])) for i, actor in enumerate(spec.actors)]
     trace: list[tuple[tuple[str, ...], str]] = []
-    await gates.rest()
+    await gates.rest(spec.polls_s)
     while enabled := gates.enabled:
         planned = prefix[len(trace)] if len(trace) < len(prefix) else enabled[0]
-        assert planned in enabled, f"{spec.name} did not go the same way again"
+        if planned not in enabled or len(trace) > _GATES_MAX:
+            gates.open(store)
+            for task in tasks:
+                task.cancel()
+            raise AssertionError(f"{spec.name} did not go the same way again, or has no end")
         trace.append((enabled, planned))
         gates.release(planned)
-        await gates.rest()
+        await gates.rest(spec.polls_s)
     store.gated = ()
     done, stuck = await asyncio.wait(tasks, timeout=1.0)
     for task in stuck:
         task.cancel()
+    if spec.after is not None:
+        await spec.after(env)
     return trace, [task.result() if task in done else STUCK for task in tasks]

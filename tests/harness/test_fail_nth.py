@@ -15,6 +15,7 @@ from turngate.bootstrap import create_gateway_deps
 from turngate.errors import StoreError
 from turngate.gateway import Answered, NewCall, Outcome, begin_call, prepare_call
 from turngate.gateway.journal import Journal, guard_of
+from turngate.gateway.judging import Judged
 from turngate.gateway.live import LiveCall
 from turngate.gateway.settle import result_turn
 from turngate.messages import ToolCall, ToolMessage
@@ -25,11 +26,12 @@ from turngate.stores.sqlite import SqliteStore
 SCOPE = Scope(TENANT)
 
 
-def fail_nth(tmp_path: Path, *, seed: int) -> None:
+def fail_nth(tmp_path: Path, *, seed: int, work: str = "all") -> None:
     """Let each operation of the scenario fail once, and each be the first of many that fail."""
     with fast_folder(tmp_path) as folder:
         modes = [
-            start("fail_nth", folder / mode, mode, "--seed", seed) for mode in ("once", "lasting")
+            start("fail_nth", folder / mode, mode, "--seed", seed, "--work", work)
+            for mode in ("once", "lasting")
         ]
         seen = figures_of(modes, within_s=3_600)
     print(
@@ -46,11 +48,17 @@ def test_each_failing_operation_is_survived(tmp_path: Path) -> None:
     fail_nth(tmp_path, seed=SEED)
 
 
+def test_each_failing_operation_around_a_review_is_survived(tmp_path: Path) -> None:
+    """The same while answers and calls are held and decided on."""
+    fail_nth(tmp_path, seed=SEED, work="reviews")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 20))
 def test_each_failing_operation_is_survived_in_many_ways(tmp_path: Path, seed: int) -> None:
     """The same with other ways of failing at each operation."""
     fail_nth(tmp_path, seed=SEED + seed)
+    fail_nth(tmp_path, seed=SEED + seed, work="reviews")
 
 
 async def test_journal_with_an_unused_number_goes_on(tmp_path: Path) -> None:
@@ -94,7 +102,7 @@ async def gone_on_after_a_gap(tmp_path: Path) -> tuple[Outcome, list[int]]:
         text="", tool_calls=tuple(made), model="m1", finish_reason="tool_calls", usage=None
     )
     (turn,) = gone.turn_builder.build_assistant_turns(result=said)
-    await journal.model_step(turn, result=said)
+    await journal.model_step(turn, judged=Judged(result=said))
     await journal.tools_started([0, 1])
     step = Step(number=4, kind="tool_result", place=1, turn=result_turn(gone.turn_builder, _done))
     change = Change(thread="t", at=identity.now(), guard=guard_of(call), steps=(step,))

@@ -8,11 +8,14 @@ import pytest
 
 from tests.harness import bugs
 from tests.harness.interleavings import Spec, explore
+from tests.harness.review_specs import REVIEW_SPECS
 from tests.harness.running import fast_folder
 from tests.harness.specs import SPECS
 
+ALL_SPECS = (*SPECS, *REVIEW_SPECS)
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+
+@pytest.mark.parametrize("spec", ALL_SPECS, ids=lambda spec: spec.name)
 async def test_every_order_ends_well(tmp_path: Path, spec: Spec) -> None:
     """All orders of the two actors' store calls are played."""
     with fast_folder(tmp_path) as folder:
@@ -31,6 +34,13 @@ PLANTED = [
     ("running_call_not_found", "I7", "same key, take-over"),
     ("running_call_not_found", "R", "cancel, finish"),
     ("settle_leaves_active", "I2", "cancel, finish"),
+    ("review_left_open", "I9", "approve, cancel"),
+    ("user_turn_again_after_pause", "I6", "approve, approve"),
+    ("retry_asks_twice", "I8", "approve, retry"),
+    ("deadline_ignored", "I9", "approve, expire"),
+    ("review_read_before_call", "I9", "approve, reject one of two"),
+    ("decision_keeps_epoch", "I5", "approve, retry"),
+    ("decision_apart_from_effect", "I", "approve a call, die"),
 ]
 
 
@@ -40,7 +50,7 @@ async def test_interleavings_see_a_planted_bug(
 ) -> None:
     """The same orders name the broken promise."""
     bugs.plant(bug, monkeypatch.setattr)
-    (spec,) = (spec for spec in SPECS if spec.name == name)
+    (spec,) = (spec for spec in ALL_SPECS if spec.name == name)
     with fast_folder(tmp_path) as folder:
         played, faults = await explore(spec, folder)
     print(f"{bug}: seen after {played} orders of {name}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.failpoints import POINTS
+from tests.harness.failpoints import POINTS, REVIEW_POINTS
 from tests.harness.running import fast_folder, figures_of, start
 from tests.harness.seeds import SEED
 
@@ -27,11 +27,14 @@ def kill_loop(tmp_path: Path, *, episodes: int) -> None:
         seen = figures_of(loops, within_s=36_000)
     print(
         f"kill loop: {seen['kills']} kills, {seen['acknowledged']} acknowledged,"
-        f" {sum(seen['points'].values())} at named points, {len(seen['faults'])} faults"
+        f" {seen['decided']} decided, {sum(seen['points'].values())} at named points,"
+        f" {len(seen['faults'])} faults"
     )
     assert not seen["faults"], f"seed {SEED}: " + "\n".join(seen["faults"][:10])
     assert seen["acknowledged"]
-    assert set(seen["points"]) == set(POINTS), "some points were never reached"
+    assert seen["decided"]
+    reachable = {*POINTS, *(point for points in REVIEW_POINTS.values() for point in points)}
+    assert set(seen["points"]) == reachable, "some points were never reached"
 
 
 def test_nothing_promised_is_lost_by_kills(tmp_path: Path) -> None:
@@ -59,6 +62,18 @@ PLANTED = [
     ("step_without_row", "I8", ("step.after_commit",)),
     ("dead_ask_asked_again", "I8", ("model.mid_stream",)),
 ]
+TOOL = "review.tool.after_effect"
+DECISION = "review.decision.after_commit"
+PLANTED_IN_REVIEWS = [
+    ("swapped_after_approval", "I10", "tools", TOOL),
+    ("approval_forgotten", "I9", "tools", "review.goes_on"),
+    ("edit_lost_with_its_process", "I10", "tools", TOOL),
+    ("rejected_is_started", "I10", "tools", "review.start.after_commit"),
+    ("decision_apart_from_effect", "I2", "tools", DECISION),
+    ("decision_keeps_epoch", "I5", "tools", DECISION),
+    ("held_text_in_events", "I11", "texts", "review.pause.after_commit"),
+    ("blocked_text_kept", "I11", "texts", "review.pause.after_commit"),
+]
 
 
 @pytest.mark.parametrize(("bug", "invariant", "points"), PLANTED)
@@ -66,10 +81,22 @@ def test_kill_loop_sees_a_planted_bug(
     tmp_path: Path, bug: str, invariant: str, points: tuple[str, ...]
 ) -> None:
     """The same loop names the broken promise within a few kills."""
+    assert_seen(tmp_path, bug, invariant, "plain", *points)
+
+
+@pytest.mark.parametrize(("bug", "invariant", "mode", "point"), PLANTED_IN_REVIEWS)
+def test_kill_loop_sees_a_planted_bug_of_reviews(
+    tmp_path: Path, bug: str, invariant: str, mode: str, point: str
+) -> None:
+    """The same with faults of checks, blocks and reviews."""
+    assert_seen(tmp_path, bug, invariant, mode, point)
+
+
+def assert_seen(tmp_path: Path, bug: str, invariant: str, mode: str, *points: str) -> None:
     with fast_folder(tmp_path) as folder:
         loop = start(
             *("kill_loop", folder / "kills", "--seed", SEED, "--bug", bug, "--until", invariant),
-            *("--kills", KILLS, "--episodes", 0, 15, "--points", *points),
+            *("--mode", mode, "--kills", KILLS, "--episodes", 0, 15, "--points", *points),
         )
         seen = figures_of([loop], within_s=300)
     print(f"{bug}: seen after {seen['kills']} kills")

@@ -1,11 +1,12 @@
 """A small world whose every right answer is known: a model, its tools, and a log outside the file.
 
 A prompt says what the model is to do: ``say TOKEN`` and ``tell TOKEN`` are answered at once (the
-first is for asks, the second for runs), ``tools TOKEN a,b|c`` calls the tools a and b, then c
-(``slowly`` is the same with pauses), and ``own TOKEN n`` makes n calls that only the caller can
-answer; then each of them is answered. Tokens are used once, so that all that is stored, sent or
-done can be found and counted. A tool call's id is its slot, ``TOKEN.round.place``; its result
-names it.
+first is for asks, the second for runs; ``cut`` is an answer that ends too early), ``tools TOKEN
+a,b|c`` calls the tools a and b, then c (``slowly`` is the same with pauses), and ``own TOKEN n``
+makes n calls that only the caller can answer; then each of them is answered. Tokens are used once,
+so that all that is stored, sent or done can be found and counted. A tool call's id is its slot,
+``TOKEN.round.place``; its result names it. What a token's mark calls for is in `judges`. Each
+attempt has a usage of its own, which is logged as it is reported.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.harness.failpoints import Hit
+from tests.harness.judges import HELD_TOOLS, mark_of, said_for
 from turngate import ToolContext
 from turngate.completion import ChatRequest, FunctionCallDelta, ModelPart, StreamEnd
 from turngate.gateway.live import LiveCall
 from turngate.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from turngate.results import FinishReason
 from turngate.tools import tool
 from turngate.values import ToolSpec, Usage
 
@@ -32,7 +35,6 @@ __all__ = [
     "TOOLS",
     "Log",
     "World",
-    "answer_to",
     "flush_often",
     "pairing_faults",
     "result_of",
@@ -46,12 +48,6 @@ OWN = ToolSpec(
 )
 GO_ON = "Go on."
 """The instructions of a call without a prompt, so that its attempts can be told apart."""
-
-_USAGE = Usage(input_tokens=3, output_tokens=2)
-
-
-def answer_to(token: str) -> str:
-    return f"re: {token}"
 
 
 def result_of(slot: str) -> str:
@@ -89,6 +85,7 @@ class World:
         self._log = log
         self._effects = effects
         self._hit = hit
+        self._attempts = 0
         World.present = self
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[ModelPart | StreamEnd]:
@@ -97,30 +94,39 @@ class World:
             self._log.note(fault=f"I3 sent: {fault}")
         prompt, rounds_done = _asked(request.messages)
         kind, token, *rest = prompt.split()
-        self._log.note(sent=f"{token}+" if _goes_on(request.messages) else token)
+        attempt = f"{token}+" if _goes_on(request.messages) else token
+        self._log.note(sent=attempt)
         self._hit("model.before_send")
         await asyncio.sleep(0)
         rounds = _rounds(kind, rest)
         if rounds_done < len(rounds):
-            yield "Let me see. "
+            yield "Let me see. " if mark_of(token) != "-bar" else f"Let me see. {token[::-1]} "
             self._hit("model.mid_stream")
             await asyncio.sleep(_pause_s(kind))
             for index, name in enumerate(rounds[rounds_done]):
                 slot = f"{token}.{rounds_done}.{index}"
                 arguments = json.dumps({"slot": slot})
                 yield FunctionCallDelta(index=index, id=slot, name=name, arguments=arguments)
-            yield StreamEnd("tool_calls", usage=_USAGE, model="m1")
+            yield self._end("tool_calls", attempt)
             return
         yield "re: "
         self._hit("model.mid_stream")
         await asyncio.sleep(_pause_s(kind))
-        yield token
-        yield StreamEnd("stop", usage=_USAGE, model="m1")
+        yield said_for(token, os.urandom(4).hex()).removeprefix("re: ")
+        yield self._end("length" if kind == "cut" else "stop", attempt)
 
-    def effect(self, name: str, slot: str, context: ToolContext) -> str:
-        self._hit("tool.after_start")
-        self._effects.note(effect=name, slot=slot, key=context.key)
-        self._hit("tool.after_effect")
+    def _end(self, reason: FinishReason, attempt: str) -> StreamEnd:
+        """The end of an attempt, whose usage is like no other's of this process."""
+        self._attempts += 1
+        usage = Usage(input_tokens=100 + self._attempts, output_tokens=2)
+        self._log.note(reported=attempt, input=usage.input_tokens, output=usage.output_tokens)
+        return StreamEnd(reason, usage=usage, model="m1")
+
+    def effect(self, effect: str, slot: str, context: ToolContext, *, tool: str = "") -> str:
+        point = "review.tool" if tool in HELD_TOOLS else "tool"
+        self._hit(f"{point}.after_start")
+        self._effects.note(effect=effect, slot=slot, key=context.key, tool=tool or effect)
+        self._hit(f"{point}.after_effect")
         return result_of(slot)
 
 
@@ -145,11 +151,33 @@ async def unsafe(slot: str, context: ToolContext) -> str:
     return done
 
 
-TOOLS = (safe, keyed, unsafe)
+@tool(effect="unsafe")
+async def pay(slot: str, context: ToolContext) -> str:
+    done = World.present.effect("unsafe", slot, context, tool="pay")
+    await asyncio.sleep(0)
+    return done
+
+
+@tool(effect="keyed")
+async def book(slot: str, context: ToolContext) -> str:
+    done = World.present.effect("keyed", slot, context, tool="book")
+    await asyncio.sleep(0)
+    return done
+
+
+@tool(effect="safe")
+async def look(slot: str, context: ToolContext) -> str:
+    return World.present.effect("safe", slot, context, tool="look")
+
+
+TOOLS = (safe, keyed, unsafe, pay, book, look)
 
 
 def _asked(messages: Sequence[Message]) -> tuple[str, int]:
-    """The last prompt, and how many rounds of calls there were since."""
+    """The last prompt, and how many rounds of calls there were since.
+
+    Those of a call beside this one, which waits for a review, come before the prompt.
+    """
     rounds = 0
     for message in reversed(messages):
         if isinstance(message, AssistantMessage) and message.tool_calls:

@@ -14,7 +14,9 @@ from msgspec import NODEFAULT
 from msgspec.structs import FieldInfo, fields
 
 from turngate import CallOptions, RunLimits, Settings, Target, errors
+from turngate.protocols import ReviewRule
 from turngate.providers import ProviderConfig
+from turngate.records import ReviewState
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -134,6 +136,19 @@ def test_setting_of_an_endpoint_is_in_the_reference(field: FieldInfo) -> None:
 def test_limit_of_a_run_is_in_the_reference(field: FieldInfo) -> None:
     """Each limit has a row with its default."""
     assert f"| `{field.name}` | `{field.default!r}` |" in page("settings.md")
+
+
+@pytest.mark.parametrize("field", fields(ReviewRule), ids=lambda field: field.name)
+def test_field_of_a_review_rule_is_in_the_reference(field: FieldInfo) -> None:
+    """Each field has a row with its default."""
+    default = "" if field.default is NODEFAULT else f"`{field.default!r}` "
+    assert f"| `{field.name}` | {default}|" in page("settings.md")
+
+
+@pytest.mark.parametrize("state", get_args(ReviewState))
+def test_state_of_a_review_is_in_the_reference(state: str) -> None:
+    """Each state stands in the table of states."""
+    assert f"`{state}`" in page("errors.md").partition("## States of a review")[2]
 
 
 @pytest.mark.parametrize("field", CallOptions.__struct_fields__)

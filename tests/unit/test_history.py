@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 
 from tests.unit import strategies
 from turngate.errors import InvalidMessage, InvalidValue
-from turngate.history import CONTINUED, INTERRUPTED, NOT_RUN, paired_history, without_final_answer
+from turngate.history import (
+    CONTINUED,
+    INTERRUPTED,
+    NOT_APPROVED,
+    NOT_RUN,
+    paired_history,
+    with_open_reviews,
+    without_final_answer,
+)
 from turngate.messages import (
     AssistantMessage,
     InlineFile,
@@ -151,15 +159,15 @@ class Kept(msgspec.Struct, frozen=True):
 
 def kept_of_input(messages: Sequence[Message]) -> Kept:
     """What has to stay of `messages`, modelled without pairing them."""
+    given_to = _results_by_call(messages)
     results: list[Any] = []
     for place, message in enumerate(messages):
         if not isinstance(message, AssistantMessage):
             continue
-        taken: set[int] = set()
-        for call in message.tool_calls:
-            found = _first_result(messages, place, call.id, taken)
+        for number, call in enumerate(message.tool_calls):
             valid = is_object(call.arguments) or not call.arguments.strip()
-            results.append(found if found is not None else INTERRUPTED if valid else NOT_RUN)
+            made_up = INTERRUPTED if valid else NOT_RUN
+            results.append(given_to.get((place, number), made_up))
     return Kept(
         user_parts=[
             part for m in messages if isinstance(m, UserMessage) for part in m.parts if part
@@ -176,16 +184,33 @@ def kept_of_input(messages: Sequence[Message]) -> Kept:
     )
 
 
-def _first_result(messages: Sequence[Message], place: int, call_id: str, taken: set[int]) -> Any:
-    """The content of the first result that is this call's, before its id is used again."""
-    for later in range(place + 1, len(messages)):
-        message = messages[later]
-        if isinstance(message, AssistantMessage) and call_id in [c.id for c in message.tool_calls]:
-            return None
-        if isinstance(message, ToolMessage) and message.call_id == call_id and later not in taken:
-            taken.add(later)
-            return message.content
-    return None
+def _results_by_call(messages: Sequence[Message]) -> dict[tuple[int, int], Any]:
+    """The content of each call's result, by the place of its message and its number there.
+
+    A result right behind a message that makes its call is that message's or nobody's; a later one
+    is for the newest message with an open call of its id.
+    """
+    given: dict[tuple[int, int], Any] = {}
+    for place, result in enumerate(messages):
+        if not isinstance(result, ToolMessage):
+            continue
+        open_calls = [
+            (made, number)
+            for made in range(place)
+            if isinstance(message := messages[made], AssistantMessage)
+            for number, call in enumerate(message.tool_calls)
+            if call.id == result.call_id and (made, number) not in given
+        ]
+        before = max(i for i in range(-1, place) if i < 0 or messages[i].role != "tool")
+        behind = messages[before] if before >= 0 else None
+        if isinstance(behind, AssistantMessage) and any(
+            call.id == result.call_id for call in behind.tool_calls
+        ):
+            open_calls = [each for each in open_calls if each[0] == before]
+        if open_calls:
+            newest = max(made for made, _ in open_calls)
+            given[min(each for each in open_calls if each[0] == newest)] = result.content
+    return given
 
 
 def kept_in_output(history: Sequence[Message], like: Kept) -> Kept:
@@ -300,6 +325,109 @@ def test_without_final_answer_keeps_a_beginning_that_ends_with_a_result(
     assert kept == messages[: len(kept)]
     assert not kept or isinstance(kept[-1], ToolMessage)
     assert without_final_answer(kept) == kept
+
+
+open_ids = st.lists(strategies.call_ids, max_size=4, unique=True)
+
+
+@given(strategies.histories, open_ids, targets)
+def test_waiting_calls_become_paired(
+    messages: list[Message], ids: list[str], target: Target | None
+) -> None:
+    """With the results of waiting calls put in, every endpoint still takes what is sent."""
+    history = paired_history(with_open_reviews(messages, ids), target=target)
+    assert pairing_faults(history) == []
+    assert target_faults(history, target or Target()) == []
+
+
+@given(strategies.histories, open_ids)
+def test_waiting_is_told_once(messages: list[Message], ids: list[str]) -> None:
+    """Told twice is told once, before the repair and after it."""
+    once = with_open_reviews(messages, ids)
+    assert with_open_reviews(once, ids) == once
+    sent = paired_history(once)
+    assert paired_history(with_open_reviews(sent, ids)) == sent
+
+
+@given(strategies.histories, open_ids)
+def test_waiting_calls_are_all_that_is_told_of(messages: list[Message], ids: list[str]) -> None:
+    """Only results that claim nothing are put in, for steps that wait, and nothing else moves."""
+    before = copy.deepcopy(messages)
+    told = with_open_reviews(messages, ids)
+    assert messages == before
+    old = {id(message) for message in messages}
+    assert [message for message in told if id(message) in old] == messages
+    waits: set[str] = set()  # the ids of the calls of the last message, if one of them waits
+    for message in told:
+        if isinstance(message, AssistantMessage):
+            made = {call.id for call in message.tool_calls}
+            waits = made if made.intersection(ids) else set()
+        elif id(message) not in old:
+            assert isinstance(message, ToolMessage)
+            assert message.content == NOT_APPROVED
+            assert message.call_id in waits
+
+
+@settings(max_examples=200)
+@given(strategies.histories, open_ids)
+def test_waiting_takes_the_place_of_an_unknown_outcome_alone(
+    messages: list[Message], ids: list[str]
+) -> None:
+    """What is sent differs in made-up results alone: an answered call keeps its own."""
+    plain = paired_history(messages)
+    told = paired_history(with_open_reviews(messages, ids))
+    assert len(told) == len(plain)
+    expected = waiting_places(messages, ids)
+    for number, (one, other) in enumerate(zip(plain, told, strict=True)):
+        if one != other:
+            assert isinstance(one, ToolMessage)
+            assert isinstance(other, ToolMessage)
+            assert one.content in (INTERRUPTED, NOT_RUN)
+            assert other.content == NOT_APPROVED
+            assert call_number(plain, number) in expected
+            expected.remove(call_number(plain, number))
+    assert expected == set()
+
+
+def waiting_places(messages: Sequence[Message], ids: list[str]) -> set[int]:
+    """The numbers, among all calls of `messages`, of those that `ids` mean and nobody answered."""
+    made: list[tuple[int, int, str]] = []  # the number of a call, its message's place, its id
+    for place, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            made += [(len(made) + n, place, c.id) for n, c in enumerate(message.tool_calls)]
+    found: set[int] = set()
+    for call_id in ids:
+        waits = newest_open_place(messages, call_id)
+        later = {m.call_id for m in messages[waits:] if isinstance(m, ToolMessage)}
+        found |= {
+            n
+            for n, place, other in made
+            if place == waits and (other == call_id or other not in later)
+        }
+    return found
+
+
+def newest_open_place(messages: Sequence[Message], call_id: str) -> int:
+    """The place of the newest message whose call of this id has no result (-1: there is none)."""
+    makes = [
+        place
+        for place, message in enumerate(messages)
+        if isinstance(message, AssistantMessage) and call_id in [c.id for c in message.tool_calls]
+    ]
+    numbers = {
+        place: [n for n, c in enumerate(messages[place].tool_calls) if c.id == call_id]  # type: ignore[union-attr]  # an answer, as found above
+        for place in makes
+    }
+    answered = _results_by_call(messages)
+    return max(
+        (p for p in makes if all((p, n) not in answered for n in numbers[p])),
+        default=-1,
+    )
+
+
+def call_number(history: Sequence[Message], place: int) -> int:
+    """Which of all calls the result at `place` of a paired history answers."""
+    return sum(isinstance(message, ToolMessage) for message in history[:place])
 
 
 @pytest.mark.parametrize(
@@ -643,3 +771,80 @@ def test_results_without_calls_go_in_any_number() -> None:
 def test_without_final_answer_example(messages: list[Message], kept: int) -> None:
     """What stays ends with the last complete exchange."""
     assert without_final_answer(messages) == messages[:kept]
+
+
+# ── with_open_reviews ────────────────────────────────────────────────────────────────────────
+
+
+def waits(call_id: str) -> ToolMessage:
+    return ToolMessage(call_id=call_id, content=NOT_APPROVED, name="f")
+
+
+@pytest.mark.parametrize(
+    ("messages", "ids", "told"),
+    [
+        pytest.param([], ["c1"], [], id="nothing"),
+        pytest.param([user(), said()], ["c1"], [user(), said()], id="no calls"),
+        pytest.param([calls("c1")], [], [calls("c1")], id="none waits"),
+        pytest.param(
+            [calls("c1"), user()], ["c1"], [calls("c1"), waits("c1"), user()], id="an open call"
+        ),
+        pytest.param(
+            [calls("c1"), answer("c1")], ["c1"], [calls("c1"), answer("c1")], id="an answered call"
+        ),
+        pytest.param(
+            [calls("c1"), user(), answer("c1")],
+            ["c1"],
+            [calls("c1"), user(), answer("c1")],
+            id="one that is answered late",
+        ),
+        pytest.param(
+            [calls("a", "b"), answer("a")],
+            ["a", "b"],
+            [calls("a", "b"), waits("b"), answer("a")],
+            id="one of two",
+        ),
+        pytest.param(
+            [calls("c1"), calls("c1")],
+            ["c1"],
+            [calls("c1"), calls("c1"), waits("c1")],
+            id="the last of its id",
+        ),
+        pytest.param(
+            [calls("c1"), answer("c1"), calls("c1"), said(), calls("c1")],
+            ["c1", "c1"],
+            [
+                *(calls("c1"), answer("c1"), calls("c1"), waits("c1"), said()),
+                *(calls("c1"), waits("c1")),
+            ],
+            id="two of one id",
+        ),
+        pytest.param(
+            [calls("c1"), said(), calls("c1"), said(), answer("c1")],
+            ["c1"],
+            [calls("c1"), waits("c1"), said(), calls("c1"), said(), answer("c1")],
+            id="a late result is the newest call's",
+        ),
+        pytest.param(
+            [answer("c1"), calls("c1")],
+            ["c1"],
+            [answer("c1"), calls("c1"), waits("c1")],
+            id="an orphan before it is no answer",
+        ),
+    ],
+)
+def test_with_open_reviews_example(
+    messages: list[Message], ids: list[str], told: list[Message]
+) -> None:
+    """One rule each, as its id says."""
+    assert with_open_reviews(messages, ids) == told
+
+
+def test_waiting_call_is_told_in_call_order() -> None:
+    """However the ids are listed, what is sent has the order of the calls."""
+    assert paired_history(with_open_reviews([calls("a", "b", "c")], ["c", "a", "b"])) == [
+        calls("a", "b", "c"),
+        waits("a"),
+        waits("b"),
+        waits("c"),
+    ]

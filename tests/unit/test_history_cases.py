@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from turngate.history import paired_history
+from turngate.history import paired_history, with_open_reviews
 from turngate.providers.wire import chat_completion_messages
 from turngate.turn_builder import TurnBuilder
 from turngate.turns import (
@@ -37,9 +37,9 @@ CASES: dict[str, dict[str, Any]] = {
     for path in sorted(FOLDER.glob("h-*.json"))
 }
 
-# These need a window, a file store or a review, and are tested there.
+# These need a window or a file store, and are tested there: the files in the integration tests of
+# the gateway, test_inlining.py.
 ELSEWHERE = {
-    "h-approval-pending",
     "h-file-only-user-turn",
     "h-file-that-is-gone",
     "h-trim-keeps-current-user-turn",
@@ -127,18 +127,26 @@ def case_target(case: dict[str, Any]) -> Target:
     return target
 
 
-def converted(turns: list[Turn], target: Target) -> list[Wire]:
+def waiting_calls(case: dict[str, Any]) -> list[str]:
+    """The ids of the calls that wait for a person's approval."""
+    parts = [part for turn in case["turns"] for part in turn["parts"]]
+    return [part["id"] for part in parts if part.get("status") == "awaiting_approval"]
+
+
+def converted(turns: list[Turn], target: Target, waiting: list[str]) -> list[Wire]:
     """The wire messages for `turns`, by the way that each request takes."""
     messages = TurnBuilder().to_messages(turns, reasoning=target.replay_reasoning is not None)
+    messages = with_open_reviews(messages, waiting)
     return chat_completion_messages(paired_history(messages, target=target), target=target)
 
 
 def seen(case_id: str) -> Seen:
     case = CASES[case_id]
     turns, target = stored_turns(case), case_target(case)
-    wire = converted(turns, target)
+    waiting = waiting_calls(case)
+    wire = converted(turns, target, waiting)
     read_again = msgspec.json.decode(msgspec.json.encode(turns), type=list[Turn])
-    return Seen(case, turns, wire, converted(read_again, target))
+    return Seen(case, turns, wire, converted(read_again, target, waiting))
 
 
 # ── reading the wire ─────────────────────────────────────────────────────────────────────────
@@ -249,6 +257,13 @@ def on_turns(change: Callable[[list[Turn]], list[Turn]]) -> Callable[[Seen], See
 
 def no_calls_stored(turns: list[Turn]) -> list[Turn]:
     return [msgspec.structs.replace(turn, parts=()) for turn in turns]
+
+
+def c1_settled(turns: list[Turn]) -> list[Turn]:
+    """`turns` with a result for c1, as if it had been decided."""
+    result = ToolResultPart(call_id="c1", content="Not approved.")
+    answered = msgspec.structs.replace(turns[0], id="turn_result", role="tool", parts=(result,))
+    return [*turns, answered]
 
 
 def without(role: str) -> Callable[[Seen], Seen]:
@@ -572,6 +587,32 @@ def _(s: Seen) -> bool:
 @check("order of the tool messages: c1, c2", spoiled=turned)
 def _(s: Seen) -> bool:
     return [m["tool_call_id"] for m in s.wire if m["role"] == "tool"] == ["c1", "c2"]
+
+
+@check(
+    "on the wire c1 has a result saying that it is not approved yet and did not run",
+    spoiled=with_results("interrupted"),
+)
+def _(s: Seen) -> bool:
+    text = result_for(s.wire, "c1").lower()
+    return "not run" in text and "waits for" in text and "approval" in text
+
+
+@check(
+    "in the store c1 stays open, so that an approval can still be given",
+    spoiled=on_turns(c1_settled),
+)
+def _(s: Seen) -> bool:
+    parts = [part for turn in s.turns for part in turn.parts]
+    made = [part.id for part in parts if isinstance(part, ToolCallPart)]
+    return made == ["c1"] and not any(isinstance(part, ToolResultPart) for part in parts)
+
+
+@check("no success is claimed for c1", spoiled=with_results("The branch is deleted."))
+def _(s: Seen) -> bool:
+    results = texts_by(s.wire, "tool")
+    spoken = texts_by(s.wire, "assistant")
+    return all(text.startswith("Not run") for text in results) and spoken == ["I need your leave."]
 
 
 # ── tests ────────────────────────────────────────────────────────────────────────────────────

@@ -29,6 +29,7 @@ MODULES = [
     "turngate.gateway",
     "turngate.providers",
     "turngate.tools",
+    "turngate.checks",
     "turngate.protocols",
     "turngate.errors",
     "turngate.testing",
@@ -73,10 +74,14 @@ provider_data=())
     providers.ModelRunner(provider)
     providers.ModelRunner.invoke(self, input)
     providers.chat_completion_messages(messages, *, target=None)
+    checks.Allow(text=None)
+    checks.Replace(text)
+    checks.Block(rule)
+    checks.Review(reason)
     protocols.ThreadStore.commit(self, scope, change)
     protocols.LLMClient.complete(self, request)
     open_gateway(path_or_url, *, base_url=None, model=None, api_key=None, provider=None, \
-instructions=None, window=None, resume=True, settings=None)
+tools=(), checks=(), reviews=(), instructions=None, window=None, resume=True, settings=None)
     Thread.ask(self, prompt, *, tools=(), instructions=None, options=None)
     Thread.stream_ask(self, prompt, *, tools=(), instructions=None, options=None)
     Thread.turns(self, *, before=None, limit=50)

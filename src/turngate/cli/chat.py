@@ -19,13 +19,25 @@ from turngate.cli.show import ROLE_STYLES, call_text, result_text, usage_text
 from turngate.cli.terminal import json_shape, out_console, print_json, say
 from turngate.completion import CallOptions
 from turngate.errors import TurngateError
-from turngate.gateway import Answered, CallStream, Event, Outcome, Thread, events
+from turngate.gateway import (
+    Answered,
+    AwaitingReview,
+    Blocked,
+    CallStream,
+    Event,
+    Outcome,
+    Thread,
+    events,
+)
 from turngate.records import Scope, checked_thread_id
 
 __all__ = ["PersonVoice", "chat_options", "command_for", "converse", "followed", "run_chat"]
 
 _LABEL = "{:<8}"
 _EMBEDDED_TOKENS_MAX = 256
+_KINDS: dict[type, str] = {
+    Answered: "answered", AwaitingReview: "awaiting_review", Blocked: "blocked",
+}  # fmt: skip
 
 
 def run_chat(
@@ -147,6 +159,11 @@ def _note(outcome: Outcome | None, *, stopped: bool) -> str | None:
     if isinstance(outcome, Answered):
         calls = ", ".join(call.name for call in outcome.tool_calls)
         return f"The model wants to call {calls}; this program runs no tools." if calls else None
+    if isinstance(outcome, AwaitingReview):
+        return f"A person decides on it first: {', '.join(outcome.reviews)}"
+    if isinstance(outcome, Blocked):
+        kept = "The question is kept." if outcome.turns else "Nothing is kept."
+        return f"Blocked by {outcome.by} ({outcome.rule}). {kept}"
     why = "Stopped" if stopped else f"Cut off ({outcome.reason})"
     if outcome.reason == "length":
         why = "Cut at the token limit"
@@ -201,11 +218,12 @@ class JsonVoice(Voice):
             print_json(msgspec.to_builtins(event))
 
     def ended(self, outcome: Outcome | None, *, stopped: bool, seconds: float) -> None:
-        answered = isinstance(outcome, Answered)
-        kind, reason = ("answered", None) if answered else ("incomplete", "cancelled")
         nothing: dict[str, Any] = {"call_id": None, "text": "", "turns": [], "usage": None}
         shape = json_shape(outcome) if outcome is not None else nothing
-        print_json({"type": "settled", "kind": kind, "reason": reason, **shape})
+        kind = _KINDS.get(type(outcome), "incomplete")
+        reason = "cancelled" if outcome is None else None
+        bare: dict[str, Any] = {"reason": reason, "by": None, "rule": None, "reviews": []}
+        print_json({"type": "settled", "kind": kind, **bare, **shape})
 
     def failed(self, error: TurngateError) -> None:
         show_error(error.code, str(error), error.hint, as_json=True)
@@ -254,6 +272,8 @@ class PersonVoice(Voice):
             case events.ToolEnded():
                 shown = result_text(event.name, event.content, is_error=event.is_error)
                 self._piece(event, shown, "yellow")
+            case events.Held():
+                self._piece(event, "(held back until it is judged)", "dim")
             case events.Settled():
                 pass  # `ended` says it
             case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -17,7 +18,13 @@ _SETTINGS: dict[str, Any] = {
 }
 app = typer.Typer(name="turngate", pretty_exceptions_enable=False, **_SETTINGS)
 runs_app = typer.Typer(**_SETTINGS)
+files_app = typer.Typer(**_SETTINGS)
 app.add_typer(runs_app, name="runs", help="List, show, cancel and resume the runs of a tenant.")
+facts_app = typer.Typer(**_SETTINGS)
+app.add_typer(facts_app, name="facts", help="Show what is remembered of users, and mend it.")
+reviews_app = typer.Typer(**_SETTINGS)
+app.add_typer(reviews_app, name="reviews", help="Show what waits for a person, and decide on it.")
+app.add_typer(files_app, name="files", help="List, put, get and delete the files of a tenant.")
 
 
 def _option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
@@ -29,6 +36,8 @@ _URL_HELP = (
     " the embedded model. The key is read from TURNGATE_API_KEY, else OPENAI_API_KEY."
 )
 _MODEL_HELP = "The model's name on the server. Without it: the server's only one."
+_STATES_HELP = "open, approved, edited, rejected, retried, cancelled, or any."
+_FACT_STATES_HELP = "active, proposed, superseded, rejected, forgotten, or any."
 _TENANT_HELP = "Whose it is. The library knows no default tenant; this program says 'local'."
 
 Db = Annotated[str, _option("--db", "PATH", "The SQLite file.", envvar="TURNGATE_DB")]
@@ -46,26 +55,71 @@ Before = Annotated[int | None, _option("--before", "P", "The turns before positi
 OfThread = Annotated[str | None, _option("--thread", "THREAD", "Those of this thread alone.")]
 ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
+ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", help="The review's id.")]
+State = Annotated[str, _option("--state", "STATE", _STATES_HELP)]
+FactId = Annotated[str, typer.Argument(metavar="FACT", help="The fact's id.")]
+AnyFact = Annotated[str | None, typer.Argument(metavar="[FACT]", help="The fact's id.")]
+FactText = Annotated[str, typer.Argument(metavar="TEXT", help="One short statement.")]
+FactUser = Annotated[str, typer.Argument(metavar="USER", help="Whom it is about.")]
+OfUser = Annotated[str | None, _option("--user", "USER", "Those about this user alone.")]
+OfTurn = Annotated[str | None, _option("--turn", "TURN", "Those from this turn of the thread.")]
+Kind = Annotated[str, _option("--kind", "KIND", "profile, preference, or event.")]
+FactState = Annotated[str, _option("--state", "STATE", _FACT_STATES_HELP)]
+By = Annotated[
+    str | None, _option("--by", "NAME", "Who decides; it is kept.", envvar="TURNGATE_REVIEWER")
+]
+Why = Annotated[str | None, _option("--why", "TEXT", "The reason; it is kept.")]
+Text = Annotated[str | None, _option("--text", "TEXT", "The answer in place of the model's.")]
+Arguments = Annotated[str | None, _option("--arguments", "JSON", "The tool's other arguments.")]
+Editor = Annotated[bool, _option("--editor", None, "Edit in the program that EDITOR names.")]
+Note = Annotated[str, _option("--note", "TEXT", "What the model is told for its next try.")]
+Yes = Annotated[bool, _option("--yes", None, "Approve the held answer without asking.")]
+_CALL_HELP = "The id of an ask or run; CALL:N is its model call N alone."
+CallId = Annotated[str, typer.Argument(metavar="CALL", help=_CALL_HELP)]
+Number = Annotated[int | None, _option("--model-call", "N", "Model call N alone.", min=1)]
+_DIFF_HELP = "Compare with another, CALL or CALL:N; of a call its last model call."
+Other = Annotated[str | None, _option("--diff", "OTHER", _DIFF_HELP)]
+Lines = Annotated[bool, _option("--turns", None, "The first line of each turn too.")]
+FileId = Annotated[str, typer.Argument(metavar="FILE", help="The file's id.")]
+Source = Annotated[str, typer.Argument(metavar="PATH", help="The file to take; - is stdin.")]
+Out = Annotated[str | None, _option("--out", "PATH", "Where to write it. Without it: stdout.")]
+Named = Annotated[str | None, _option("--name", "NAME", "Its name. Without it: that of PATH.")]
+Type = Annotated[str | None, _option("--type", "TYPE", "Its media type. Without it: by its name.")]
+_PLACE_HELP = "A folder or a bucket's URL that holds the bytes. Without it: <db>.files."
+Place = Annotated[str | None, _option("--files", "PLACE", _PLACE_HELP, envvar="TURNGATE_FILES")]
+OlderThan = Annotated[
+    float, _option("--older-than", "HOURS", "Only what is older, in hours.", min=1.0)
+]
 
 _DB = "turngate.db"
 _LOCAL = "local"
 
-Body = Callable[..., int]
+Form = Callable[..., None]
 
 
-def _command(name: str, group: typer.Typer = app) -> Callable[[Body], Body]:
-    """Make a command of a function that gives the exit code; its docstring is the help."""
+def _command(
+    name: str, target: str, group: typer.Typer = app, **fixed: str
+) -> Callable[[Form], Form]:
+    """Make a command of a function's signature and docstring, which are its options and its help.
 
-    def register(body: Body) -> Body:
-        @functools.wraps(body)
+    `target` is called with those options, and `fixed`, and gives the exit code: a function of a
+    module of this package, which is imported then.
+    """
+
+    def register(form: Form) -> Form:
+        @functools.wraps(form)
         def run(**options: Any) -> NoReturn:
             from turngate.cli.failures import ended
 
-            as_json = options.get("as_json", False)
-            raise typer.Exit(ended(lambda: body(**options), as_json=as_json))
+            def body() -> int:
+                module, function = target.split(".")
+                called = getattr(import_module(f"turngate.cli.{module}"), function)
+                return int(called(**options, **fixed))
+
+            raise typer.Exit(ended(body, as_json=options.get("as_json", False)))
 
         group.command(name)(run)
-        return body
+        return form
 
     return register
 
@@ -95,26 +149,28 @@ def _turngate(version: Version = False) -> None:
     turngate chat --url http://127.0.0.1:8080/v1
     turngate threads
     turngate show THREAD
+    turngate explain CALL
     turngate runs list
+    turngate reviews decide
     """
 
 
-@_command("demo")
-def _demo(db: DemoDb = "turngate-demo.db", url: Url = None, model: Model = None) -> int:
-    """Have a short conversation with a tool call, store it, and read it back from the file.
+@_command("demo", "demo.run_demo")
+def _demo(
+    db: DemoDb = "turngate-demo.db", url: Url = None, model: Model = None, yes: Yes = False
+) -> None:
+    """Have a short conversation with a tool and a review, store it, and read it back.
 
     On a terminal you can go on with it afterwards. The tenant is 'local'.
 
     [bold]Examples[/bold]
     turngate demo
+    turngate demo --yes
     turngate demo --url http://127.0.0.1:8080/v1 --model NAME
     """
-    from turngate.cli.demo import run_demo
-
-    return run_demo(db=db, url=url, model=model)
 
 
-@_command("chat")
+@_command("chat", "chat.run_chat")
 def _chat(
     thread: Thread = None,
     tenant: Tenant = _LOCAL,
@@ -124,7 +180,7 @@ def _chat(
     instructions: Told = None,
     max_tokens: MaxTokens = None,
     as_json: Json = False,
-) -> int:
+) -> None:
     """Talk with a model in a thread that is kept.
 
     Ctrl-C stops an answer and keeps what was said; at the prompt it leaves,
@@ -137,40 +193,25 @@ def _chat(
     echo 'What is the capital of France?' | turngate chat
     turngate chat --json < prompts.txt > events.jsonl
     """
-    from turngate.cli.chat import run_chat
-
-    return run_chat(
-        db=db,
-        tenant=tenant,
-        thread=thread,
-        url=url,
-        model=model,
-        instructions=instructions,
-        max_tokens=max_tokens,
-        as_json=as_json,
-    )
 
 
-@_command("threads")
+@_command("threads", "show.run_threads")
 def _threads(
     tenant: Tenant = _LOCAL,
     db: Db = _DB,
     limit: Limit = 50,
     after: After = None,
     as_json: Json = False,
-) -> int:
+) -> None:
     """List the threads of a tenant, last changed first, also beside a program that writes them.
 
     [bold]Examples[/bold]
     turngate threads --tenant acme --limit 10
     turngate threads --json
     """
-    from turngate.cli.show import run_threads
-
-    return run_threads(db=db, tenant=tenant, limit=limit, after=after, as_json=as_json)
 
 
-@_command("show")
+@_command("show", "show.run_show")
 def _show(
     thread: ThreadId,
     tenant: Tenant = _LOCAL,
@@ -178,52 +219,63 @@ def _show(
     limit: Limit = 50,
     before: Before = None,
     as_json: Json = False,
-) -> int:
+) -> None:
     """Show the turns of a thread and what they used, also beside a program that writes them.
 
     [bold]Examples[/bold]
     turngate show support-42 --limit 10 --before 90
     turngate show support-42 --json
     """
-    from turngate.cli import show
-
-    return show.run_show(
-        db=db, tenant=tenant, thread=thread, limit=limit, before=before, as_json=as_json
-    )
 
 
-@_command("list", runs_app)
+@_command("explain", "explain.run_explain")
+def _explain(
+    call: CallId,
+    model_call: Number = None,
+    diff: Other = None,
+    turns: Lines = False,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    files: Place = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the model calls of an ask or run were shown, what was left out, and why.
+
+    With --diff: what one was shown and another not. Opens the file to read.
+
+    [bold]Examples[/bold]
+    turngate explain CALL --turns
+    turngate explain CALL --diff OTHER
+    turngate explain CALL:1 --diff CALL:2 --json
+    """
+
+
+@_command("list", "runs.run_list", runs_app)
 def _runs_list(
     thread: OfThread = None,
     tenant: Tenant = _LOCAL,
     db: Db = _DB,
     limit: Limit = 50,
     as_json: Json = False,
-) -> int:
+) -> None:
     """List the runs of a tenant, newest first, also beside a program that is running them.
 
     [bold]Examples[/bold]
     turngate runs list --thread support-42
     """
-    from turngate.cli.runs import run_list
-
-    return run_list(db=db, tenant=tenant, thread=thread, limit=limit, as_json=as_json)
 
 
-@_command("show", runs_app)
-def _runs_show(run: RunId, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False) -> int:
+@_command("show", "runs.run_show", runs_app)
+def _runs_show(run: RunId, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False) -> None:
     """Show a run: its state, its steps with the tools' results, what it used and waits for.
 
     [bold]Examples[/bold]
     turngate runs show RUN --json
     """
-    from turngate.cli.runs import run_show
-
-    return run_show(db=db, tenant=tenant, run=run, as_json=as_json)
 
 
-@_command("cancel", runs_app)
-def _runs_cancel(run: RunId, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False) -> int:
+@_command("cancel", "runs.run_cancel", runs_app)
+def _runs_cancel(run: RunId, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False) -> None:
     """End a run that a dead process left behind; its finished steps are kept.
 
     A run that is alive belongs to its process, and is cancelled there.
@@ -231,13 +283,10 @@ def _runs_cancel(run: RunId, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Jso
     [bold]Examples[/bold]
     turngate runs cancel RUN
     """
-    from turngate.cli.runs import run_cancel
-
-    return run_cancel(db=db, tenant=tenant, run=run, as_json=as_json)
 
 
-@_command("resume", runs_app)
-def _runs_resume(db: Db = _DB, url: Url = None, model: Model = None, as_json: Json = False) -> int:
+@_command("resume", "runs.run_resume", runs_app)
+def _runs_resume(db: Db = _DB, url: Url = None, model: Model = None, as_json: Json = False) -> None:
     """Go on with what dead processes left behind, and say what waits for which tools.
 
     This program has the tool of its demo alone. A run with other tools goes
@@ -246,6 +295,304 @@ def _runs_resume(db: Db = _DB, url: Url = None, model: Model = None, as_json: Js
     [bold]Examples[/bold]
     turngate runs resume --db turngate-demo.db
     """
-    from turngate.cli.runs import run_resume
 
-    return run_resume(db=db, url=url, model=model, as_json=as_json)
+
+@_command("list", "reviews.run_list", reviews_app)
+def _reviews_list(
+    thread: OfThread = None,
+    state: State = "open",
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    limit: Limit = 50,
+    after: After = None,
+    as_json: Json = False,
+) -> None:
+    """List what waits for a person, newest first, also beside a program that writes the file.
+
+    [bold]Examples[/bold]
+    turngate reviews list
+    turngate reviews list --state any --thread support-42
+    """
+
+
+@_command("show", "reviews.run_show", reviews_app)
+def _reviews_show(
+    review: ReviewId, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False
+) -> None:
+    """Show a review: the conversation, what was proposed, why it is held, and the decision.
+
+    [bold]Examples[/bold]
+    turngate reviews show REVIEW
+    """
+
+
+@_command("approve", "reviews.run_decision", reviews_app, action="approve")
+def _reviews_approve(
+    review: ReviewId,
+    by: By = None,
+    why: Why = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    as_json: Json = False,
+) -> None:
+    """Let the answer be given, or the tool be called, as it was proposed.
+
+    [bold]Examples[/bold]
+    turngate reviews approve REVIEW --by ann
+    """
+
+
+@_command("edit", "reviews.run_decision", reviews_app, action="edit")
+def _reviews_edit(
+    review: ReviewId,
+    by: By = None,
+    text: Text = None,
+    arguments: Arguments = None,
+    editor: Editor = False,
+    why: Why = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    as_json: Json = False,
+) -> None:
+    """Let it pass with another text, or with other arguments of the tool.
+
+    [bold]Examples[/bold]
+    turngate reviews edit REVIEW --by ann --editor
+    turngate reviews edit REVIEW --by ann --text 'It comes tomorrow.'
+    """
+
+
+@_command("reject", "reviews.run_decision", reviews_app, action="reject")
+def _reviews_reject(
+    review: ReviewId,
+    by: By = None,
+    why: Why = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    as_json: Json = False,
+) -> None:
+    """Refuse it. An answer's call ends blocked; of a tool call the model is told why.
+
+    [bold]Examples[/bold]
+    turngate reviews reject REVIEW --by ann --why 'The price is wrong.'
+    """
+
+
+@_command("retry", "reviews.run_decision", reviews_app, action="retry")
+def _reviews_retry(
+    review: ReviewId,
+    note: Note,
+    by: By = None,
+    why: Why = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    as_json: Json = False,
+) -> None:
+    """Have the model answer once more, told the note.
+
+    [bold]Examples[/bold]
+    turngate reviews retry REVIEW --by ann --note 'Name the day.'
+    """
+
+
+@_command("decide", "reviews.run_decide", reviews_app)
+def _reviews_decide(
+    thread: OfThread = None, by: By = None, tenant: Tenant = _LOCAL, db: Db = _DB
+) -> None:
+    """Go through what waits, oldest first, and decide on each at the terminal.
+
+    [bold]Examples[/bold]
+    turngate reviews decide --by ann
+    """
+
+
+@_command("export", "reviews.run_export", reviews_app)
+def _reviews_export(tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False) -> None:
+    """Print every review that was decided, oldest first: one JSON object a line.
+
+    [bold]Examples[/bold]
+    turngate reviews export > reviews.jsonl
+    """
+
+
+@_command("list", "files.run_list", files_app)
+def _files_list(
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    limit: Limit = 50,
+    after: After = None,
+    as_json: Json = False,
+) -> None:
+    """List the files of a tenant, newest first, also beside a program that writes them.
+
+    [bold]Examples[/bold]
+    turngate files list --tenant acme
+    """
+
+
+@_command("put", "files.run_put", files_app)
+def _files_put(
+    path: Source,
+    name: Named = None,
+    media_type: Type = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    files: Place = None,
+    as_json: Json = False,
+) -> None:
+    """Store a file and print its id.
+
+    [bold]Examples[/bold]
+    turngate files put report.pdf
+    cat notes | turngate files put - --name notes.md
+    """
+
+
+@_command("get", "files.run_get", files_app)
+def _files_get(
+    file: FileId,
+    out: Out = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    files: Place = None,
+) -> None:
+    """Write the bytes of a file to a path, or to a stdout that is no terminal.
+
+    A path holds the whole file, checked, or is left as it was.
+
+    [bold]Examples[/bold]
+    turngate files get FILE --out report.pdf
+    turngate files get FILE | less
+    """
+
+
+@_command("delete", "files.run_delete", files_app)
+def _files_delete(
+    file: FileId,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    files: Place = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a file and, if no other file has the same, its bytes. Turns keep their pointer.
+
+    [bold]Examples[/bold]
+    turngate files delete FILE
+    """
+
+
+@_command("sweep", "files.run_sweep", files_app)
+def _files_sweep(
+    db: Db = _DB, files: Place = None, older_than: OlderThan = 24.0, as_json: Json = False
+) -> None:
+    """Remove bytes that no file has, and unfinished uploads: what crashes left, of every tenant.
+
+    The place must belong to this database alone: what another database has there is unknown here.
+
+    [bold]Examples[/bold]
+    turngate files sweep --older-than 1
+    """
+
+
+@_command("list", "facts.run_list", facts_app)
+def _facts_list(
+    user: OfUser = None,
+    state: FactState = "active",
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    limit: Limit = 50,
+    after: After = None,
+    as_json: Json = False,
+) -> None:
+    """List what is remembered of users, newest first, also beside a program that writes the file.
+
+    [bold]Examples[/bold]
+    turngate facts list --user ann
+    turngate facts list --state proposed
+    """
+
+
+@_command("add", "facts.run_add", facts_app)
+def _facts_add(
+    user: FactUser,
+    text: FactText,
+    kind: Kind = "profile",
+    by: By = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    as_json: Json = False,
+) -> None:
+    """Add a fact about a user by hand.
+
+    [bold]Examples[/bold]
+    turngate facts add ann 'Prefers short answers.' --kind preference --by bea
+    """
+
+
+@_command("edit", "facts.run_edit", facts_app)
+def _facts_edit(
+    fact: FactId,
+    text: FactText,
+    by: By = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    as_json: Json = False,
+) -> None:
+    """Put another text in the place of a fact; the old one stays in its history.
+
+    [bold]Examples[/bold]
+    turngate facts edit FACT 'Lives in Rome.' --by bea
+    """
+
+
+@_command("approve", "facts.run_decision", facts_app, action="approve")
+def _facts_approve(
+    fact: FactId, by: By = None, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False
+) -> None:
+    """Let a proposed fact be shown to models.
+
+    [bold]Examples[/bold]
+    turngate facts approve FACT --by bea
+    """
+
+
+@_command("reject", "facts.run_decision", facts_app, action="reject")
+def _facts_reject(
+    fact: FactId, by: By = None, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False
+) -> None:
+    """Take a proposed or an active fact back; what it superseded is active again.
+
+    [bold]Examples[/bold]
+    turngate facts reject FACT --by bea
+    """
+
+
+@_command("forget", "facts.run_forget", facts_app)
+def _facts_forget(
+    fact: AnyFact = None,
+    user: OfUser = None,
+    thread: OfThread = None,
+    turn: OfTurn = None,
+    by: By = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    as_json: Json = False,
+) -> None:
+    """Erase the text of a fact with its history, of a user, or what comes from a thread alone.
+
+    [bold]Examples[/bold]
+    turngate facts forget FACT
+    turngate facts forget --user ann
+    turngate facts forget --thread support-42 --turn TURN
+    """
+
+
+@_command("history", "facts.run_history", facts_app)
+def _facts_history(
+    fact: FactId, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False
+) -> None:
+    """Show a fact with its corrections, oldest first, and the turns that each comes from.
+
+    [bold]Examples[/bold]
+    turngate facts history FACT --json
+    """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ from turngate.bootstrap import open_gateway
 from turngate.cli.failures import WrongUsage
 from turngate.context import RecentWindow
 from turngate.gateway import Gateway
+from turngate.protocols import Remember, ReviewRule
 from turngate.providers import CompatibleModelProvider, ProviderConfig, SchemaToolsProvider
 from turngate.tools import tool
 
@@ -60,7 +61,12 @@ class Endpoint:
 
 @asynccontextmanager
 async def opened_gateway(
-    endpoint: Endpoint, *, db: str, instructions: str | None = None
+    endpoint: Endpoint,
+    *,
+    db: str,
+    instructions: str | None = None,
+    reviews: Sequence[ReviewRule] = (),
+    remember: Remember | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway over the file `db`; `instructions` None leaves them to the endpoint."""
     if instructions is None and endpoint.embedded:
@@ -75,6 +81,8 @@ async def opened_gateway(
             provider=SchemaToolsProvider(server) if endpoint.embedded else server,
             model=endpoint.model,
             tools=TOOLS,
+            reviews=reviews,
+            remember=remember,
             instructions=instructions,
             window=_WINDOW if endpoint.embedded else None,
         ) as gateway,

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
-from turngate.bootstrap import open_gateway
 from turngate.cli import terminal
 from turngate.cli.failures import CUT_OFF, PROVIDER_FAILED
 from turngate.cli.opening import opened_endpoint, opened_gateway
-from turngate.cli.show import counted, local_time, print_parts, read, usage_text
+from turngate.cli.show import counted, local_time, print_parts, read, usage_text, write
 from turngate.cli.terminal import json_shape, out_console, print_json, say
-from turngate.completion import ChatRequest, ModelPart, StreamEnd
-from turngate.errors import RequestError, TurngateError
+from turngate.errors import TurngateError
 from turngate.gateway import Gateway
 from turngate.records import CallRecord, LostCall, Scope, Step
 from turngate.turns import ToolCallPart
 
-__all__ = ["print_run", "run_cancel", "run_list", "run_resume", "run_show"]
+__all__ = [
+    "print_run",
+    "run_cancel",
+    "run_list",
+    "run_resume",
+    "run_shape",
+    "run_show",
+    "state_text",
+    "with_reviews",
+]
 
 _FIELDS = (
-    "id", "thread", "state", "reason", "waiting_for", "recoveries", "created_at", "ended_at",
-    "user", "key", "local", "limits", "text", "usage", "first", "added",
+    "id", "kind", "thread", "state", "reason", "waiting_for", "recoveries", "created_at",
+    "ended_at", "user", "key", "local", "limits", "text", "usage", "first", "added",
 )  # fmt: skip
 
 
@@ -35,46 +43,55 @@ def run_list(*, db: str, tenant: str, thread: str | None, limit: int, as_json: b
         cursor = None
         while True:  # asks are passed over
             page = await gateway.tenant(tenant).calls(thread=thread, after=cursor)
-            runs += [call for call in page.calls if call.kind == "run"]
+            runs += [call for call in page.calls if call.kind != "ask"]
             cursor = page.next
             if cursor is None or len(runs) >= limit:
-                return runs[:limit]
+                return [await with_reviews(gateway, tenant, run) for run in runs[:limit]]
 
     runs = read(db, newest)
     if as_json:
-        print_json({"runs": [_run_shape(run) for run in runs]})
+        print_json({"runs": [run_shape(run) for run in runs]})
     elif not runs:
         say(out_console(), (f"No runs of tenant {tenant!r} here.", "dim"))
     else:
-        rows = ((run.id, run.thread, local_time(run.created_at), _state(run)) for run in runs)
-        terminal.print_table(out_console(), ("run", "thread", "begun", "state"), rows)
+        rows = (
+            (run.id, run.kind, run.thread, local_time(run.created_at), state_text(run))
+            for run in runs
+        )
+        terminal.print_table(out_console(), ("run", "kind", "thread", "begun", "state"), rows)
     return 0
 
 
 def run_show(*, db: str, tenant: str, run: str, as_json: bool) -> int:
     async def load(gateway: Gateway) -> tuple[CallRecord, Sequence[Step]]:
         record = await gateway.tenant(tenant).call(run).record()
-        return record, await gateway.deps.store.steps(Scope(tenant), run)
+        steps = await gateway.deps.store.steps(Scope(tenant), run)
+        return await with_reviews(gateway, tenant, record), steps
 
     record, steps = read(db, load)
     if as_json:
-        print_json({"run": _run_shape(record), "steps": json_shape(steps)})
+        print_json({"run": run_shape(record), "steps": json_shape(steps)})
     else:
         print_run(out_console(), record, steps)
     return 0
 
 
-def run_cancel(*, db: str, tenant: str, run: str, as_json: bool) -> int:
-    async def cancelled() -> CallRecord:
-        async with open_gateway(db, provider=_NoModel(), resume=False) as gateway:
-            call = gateway.tenant(tenant).call(run)
-            await call.cancel()
-            return await call.record()
+async def with_reviews(gateway: Gateway, tenant: str, call: CallRecord) -> CallRecord:
+    """`call`; one that a person has to decide on waits for its open reviews, by their ids."""
+    if call.state != "review":
+        return call
+    page = await gateway.tenant(tenant).reviews.list(call=call.id, limit=1000)
+    waits_for = tuple(f"review {review.id}" for review in reversed(page.reviews))
+    return msgspec.structs.replace(call, waiting_for=waits_for)
 
-    read(
-        db, lambda gateway: gateway.tenant(tenant).call(run).record()
-    )  # a wrong name makes no file
-    _tell(asyncio.run(cancelled()), tenant, as_json=as_json)
+
+def run_cancel(*, db: str, tenant: str, run: str, as_json: bool) -> int:
+    async def cancelled(gateway: Gateway) -> CallRecord:
+        await gateway.tenant(tenant).call(run).cancel()
+        return await gateway.tenant(tenant).call(run).record()
+
+    read(db, lambda gateway: gateway.tenant(tenant).call(run).record())  # a wrong name is told
+    _tell(write(db, cancelled), tenant, as_json=as_json)
     return 0
 
 
@@ -107,30 +124,23 @@ async def _ended(gateway: Gateway, lost: LostCall) -> CallRecord:
     return await call.record()
 
 
-class _NoModel:
-    """The endpoint of a gateway that asks nothing."""
-
-    def stream(self, request: ChatRequest) -> AsyncIterator[ModelPart | StreamEnd]:
-        raise RequestError("this command asks no model")
-
-
 # ── how it is shown ──────────────────────────────────────────────────────────────────────────
 
 
 def _tell(run: CallRecord, tenant: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({"tenant": tenant, **_run_shape(run)})
+        print_json({"tenant": tenant, **run_shape(run)})
     else:
-        say(out_console(), f"{run.id}   tenant {tenant} · thread {run.thread}: {_state(run)}")
+        say(out_console(), f"{run.id}   tenant {tenant} · thread {run.thread}: {state_text(run)}")
 
 
-def _state(run: CallRecord) -> str:
-    """``answered``, ``incomplete (cancelled)``, ``active``, ``active, waits for track``."""
+def state_text(run: CallRecord) -> str:
+    """``answered``, ``incomplete (cancelled)``, ``active, waits for track``, and so on."""
     waits = f", waits for {', '.join(run.waiting_for)}" if run.waiting_for else ""
     return run.state + (f" ({run.reason})" if run.reason else "") + waits
 
 
-def _run_shape(run: CallRecord) -> dict[str, Any]:
+def run_shape(run: CallRecord) -> dict[str, Any]:
     """What a program may know of a run; of its tools the names."""
     asked = run.user_turn.text if run.user_turn is not None else None
     fields = {name: json_shape(getattr(run, name)) for name in _FIELDS}
@@ -144,7 +154,7 @@ def print_run(console: Console, run: CallRecord, steps: Sequence[Step]) -> None:
         ("run ", "dim"),
         (run.id, "bold"),
         (f"   thread {run.thread}   ", "dim"),
-        _state(run),
+        state_text(run),
     )
     facts = [f"begun {local_time(run.created_at)}"]
     if run.ended_at is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import datetime
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 from rich.console import Console
 
@@ -14,12 +14,23 @@ from turngate import turns
 from turngate.bootstrap import open_gateway
 from turngate.cli import terminal
 from turngate.cli.terminal import json_shape, out_console, print_json, say
+from turngate.completion import ChatRequest, ModelPart, StreamEnd
+from turngate.errors import RequestError
 from turngate.gateway import Gateway
 from turngate.records import ThreadPage, ThreadRecord, TurnPage
 from turngate.turns import Part, Turn
 from turngate.values import Usage
 
-__all__ = ["print_threads", "print_turns", "read", "read_thread", "run_show", "run_threads"]
+__all__ = [
+    "print_page",
+    "print_threads",
+    "print_turns",
+    "read",
+    "read_thread",
+    "run_show",
+    "run_threads",
+    "write",
+]
 
 T = TypeVar("T")
 
@@ -37,6 +48,26 @@ def read(db: str, load: Callable[[Gateway], Awaitable[T]]) -> T:
     return asyncio.run(reading())
 
 
+def write(db: str, change: Callable[[Gateway], Awaitable[T]]) -> T:
+    """What `change` gives, through a gateway that writes, asks no model and takes nothing over.
+
+    It makes the file if there is none: read something first. Errors: `StoreInUse`.
+    """
+
+    async def writing() -> T:
+        async with open_gateway(db, provider=NoModel(), resume=False) as gateway:
+            return await change(gateway)
+
+    return asyncio.run(writing())
+
+
+class NoModel:
+    """The endpoint of a gateway that asks nothing."""
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[ModelPart | StreamEnd]:
+        raise RequestError("this command asks no model")
+
+
 def run_threads(*, db: str, tenant: str, limit: int, after: str | None, as_json: bool) -> int:
     page = read(db, lambda gateway: gateway.tenant(tenant).threads(after=after, limit=limit))
     if as_json:
@@ -51,12 +82,17 @@ def run_show(
 ) -> int:
     record, page = read_thread(db, tenant, thread, limit=limit, before=before)
     if as_json:
-        placed = enumerate(json_shape(page.turns), page.first)
-        shown = [{"position": position, **turn} for position, turn in placed]
-        print_json({"thread": json_shape(record), "first": page.first, "turns": shown})
+        print_json({"thread": json_shape(record), **page_shape(page)})
     else:
         print_turns(out_console(), record, page, tenant=tenant)
     return 0
+
+
+def page_shape(page: TurnPage) -> dict[str, Any]:
+    """A page as JSON: the turns with their positions."""
+    placed = enumerate(json_shape(page.turns), page.first)
+    turns = [{"position": position, **turn} for position, turn in placed]
+    return {"first": page.first, "turns": turns}
 
 
 def read_thread(
@@ -87,20 +123,25 @@ def print_threads(console: Console, page: ThreadPage, *, tenant: str) -> None:
 def print_turns(console: Console, record: ThreadRecord, page: TurnPage, *, tenant: str) -> None:
     """The thread's head line, its turns, and the sum of the usage that stands on them."""
     user = f"user {record.user}" if record.user is not None else None
-    facts = _joined(f"tenant {tenant}", counted(record.length, "turn"), user, record.title)
+    facts = joined(f"tenant {tenant}", counted(record.length, "turn"), user, record.title)
     say(console, ("thread ", "dim"), (record.id, "bold"), (f"   {facts}", "dim"))
     if page.turns and page.first > 0:
         earlier = f"{counted(page.first, 'earlier turn')}: --before {page.first}"
         say(console, (f"\n… {earlier}", "dim"))
+    print_page(console, page)
+    _print_sum(console, page.turns)
+
+
+def print_page(console: Console, page: TurnPage) -> None:
+    """The turns of `page`, each with its position and a head line of facts."""
     for position, turn in enumerate(page.turns, page.first):
         used = usage_text(turn.usage) if turn.usage is not None else None
-        facts = _joined(local_time(turn.created_at), turn.model, used)
+        facts = joined(local_time(turn.created_at), turn.model, used)
         why = f" ({turn.ended})" if turn.ended is not None else ""
         status = f"   {turn.status}{why}" if turn.status != "complete" else ""
         head = (f"\n{position:>4}  ", "dim"), (turn.role, ROLE_STYLES[turn.role])
         say(console, *head, (f"   {facts}", "dim"), (status, "yellow"))
         print_parts(console, turn)
-    _print_sum(console, page.turns)
 
 
 def print_parts(console: Console, turn: Turn) -> None:
@@ -162,7 +203,7 @@ def _print_sum(console: Console, shown: Iterable[Turn]) -> None:
     say(console, (label, "dim"), (total, "bold"), (without, "dim"))
 
 
-def _joined(*facts: str | None) -> str:
+def joined(*facts: str | None) -> str:
     """Those of `facts` that there are, on one line."""
     return " · ".join(" ".join(fact.split()) for fact in facts if fact is not None)
 

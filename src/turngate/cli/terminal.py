@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TextIO
@@ -20,6 +21,7 @@ __all__ = [
     "print_block",
     "print_json",
     "print_table",
+    "revealed",
     "say",
     "visible",
 ]
@@ -42,6 +44,26 @@ def visible(text: str) -> str:
     It works on any piece of a text alone: each character is judged by itself.
     """
     return text.translate(_VISIBLE)
+
+
+# They take no ink, whatever their category says: joiners, fillers, variation selectors.
+_INKLESS = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0}
+_INKLESS |= {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
+
+
+def revealed(text: str) -> str:
+    """`text` with every character that is not seen escaped, as ``\\u202e``; newline and tab stay.
+
+    For a person who has to know what exactly stands there.
+    """
+    return "".join(_escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    is_hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    if character in "\n\t" or not (is_hidden or ord(character) in _INKLESS):
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 class _Console(Console):

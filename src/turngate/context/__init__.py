@@ -2,6 +2,15 @@
 
 from turngate.context.assembler import RequestAssembler
 from turngate.context.memory import ThreadMemory
-from turngate.context.windows import RecentWindow
+from turngate.context.recall import FactSearch
+from turngate.context.tokens import TokenEstimator
+from turngate.context.windows import RecentWindow, SummaryWindow
 
-__all__ = ["RecentWindow", "RequestAssembler", "ThreadMemory"]
+__all__ = [
+    "FactSearch",
+    "RecentWindow",
+    "RequestAssembler",
+    "SummaryWindow",
+    "ThreadMemory",
+    "TokenEstimator",
+]

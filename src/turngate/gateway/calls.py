@@ -1,7 +1,8 @@
 """The first half of every call: prepare (reads only), then begin (one commit, the claim).
 
-    prepare_call   the user turn, the window, the request
+    prepare_call   the prompt as checked, the user turn, the window, the request
     begin_call     one commit before the first provider byte: the claim and the user turn
+    begin_blocked  of a blocked prompt only that it was blocked, by which check and rule
 
 A process may die at any await. Before `begin_call` nothing has happened; after it the claim is
 found by the next start, or by the next call on the thread.
@@ -12,36 +13,41 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from turngate import identity
 from turngate.completion import CallOptions, ChatRequest
-from turngate.errors import InvalidValue, ThreadBusy, ThreadMoved, UnknownCall
+from turngate.errors import InvalidValue, PromptBlocked, ThreadBusy, ThreadMoved, UnknownCall
 from turngate.gateway.deps import GatewayDeps
+from turngate.gateway.judging import checked_prompt
+from turngate.gateway.outcomes import Blocked
+from turngate.gateway.recalling import recalled_for, recalled_ids
+from turngate.gateway.receipts import Shown, request_of, shown_context
 from turngate.gateway.settle import settle_lost
-from turngate.messages import Message
-from turngate.protocols import ContextInput
 from turngate.records import (
     CallKind,
     CallRecord,
     Change,
+    Prompt,
+    Receipt,
     RunLimits,
     Scope,
     ToolNeed,
+    text_hash,
 )
 from turngate.turns import Turn
-from turngate.values import ToolSpec, storable_text
+from turngate.values import FileRef, ToolSpec, storable_text
 
 __all__ = [
     "NewCall",
     "PreparedCall",
+    "begin_blocked",
     "begin_call",
     "body_hash",
     "prepare_call",
     "prepared_and_begun",
-    "request_of",
 ]
 
 
@@ -49,15 +55,16 @@ __all__ = [
 class NewCall:
     """What a caller asks of a thread, under a fresh id.
 
-    `prompt` None goes on without a new user turn. `needs` are the tools of a run by name and
-    hash, `local` says that one of them is in no registry, `streamed` that a reader follows the
-    deltas.
+    `prompt` None goes on without a new user turn, unless there are `files`. `needs` are the tools
+    of a run by name and hash, `local` says that one of them is in no registry, `streamed` that a
+    reader follows the deltas, `beside_review` that calls which wait for a review are no hindrance.
     """
 
     id: str
     scope: Scope
     thread: str
     prompt: str | None
+    files: tuple[FileRef, ...] = ()
     kind: CallKind = "ask"
     user: str | None = None
     instructions: str | None = None
@@ -68,91 +75,101 @@ class NewCall:
     limits: RunLimits = RunLimits()
     key: str | None = None
     streamed: bool = False
+    beside_review: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """A request that is ready to go, and the thread's length at which its window was read."""
+    """A request that is ready to go, its receipt, and what all requests of the call are shown."""
 
     new: NewCall
     user_turn: Turn | None
-    position: int
-    window: tuple[Message, ...]
+    shown: Shown
     request: ChatRequest
+    receipt: Receipt
 
 
 async def prepare_call(deps: GatewayDeps, new: NewCall) -> PreparedCall:
     """The request of `new`, from reads alone.
 
-    Errors: `InvalidValue` for an empty prompt, and where there is nothing to answer.
+    Errors: `InvalidValue` for an empty prompt, and where there is nothing to answer;
+    `FileNotFound`; `PromptBlocked` where an input check says so.
     """
+    return await _prepared(deps, new, await _checked(deps, new))
+
+
+async def _checked(deps: GatewayDeps, new: NewCall) -> str | None:
+    """The prompt as it is stored and sent, once the input checks let it pass."""
+    if new.prompt is None and not new.files:
+        return None
+    for ref in new.files:
+        if (await deps.store.file(new.scope, ref.id)).ref != ref:
+            raise InvalidValue(f"file {ref.id!r} is another than the pointer says")
+    text = storable_text(new.prompt or "")
+    if deps.input_checks:
+        prompt = Prompt(text=text, thread=new.thread, user=new.user, files=new.files)
+        text = await checked_prompt(deps, prompt)
+    if not text.strip() and not new.files:
+        raise InvalidValue("the prompt is empty")
+    return text
+
+
+async def _prepared(deps: GatewayDeps, new: NewCall, prompt: str | None) -> PreparedCall:
     user_turn = None
-    if new.prompt is not None:
-        if not new.prompt.strip():
-            raise InvalidValue("the prompt is empty")
-        user_turn = deps.turn_builder.build_user_turn(prompt=storable_text(new.prompt))
-    window = await deps.memory.window(new.scope, new.thread, current=user_turn)
-    instructions = new.instructions if new.instructions is not None else deps.instructions
-    request = deps.assembler.assemble(
-        ContextInput(
-            messages=window.messages,
-            instructions=instructions,
-            tools=new.tools,
-            options=new.options,
-            model=new.options.model,
-        )
+    if prompt is not None:
+        user_turn = deps.turn_builder.build_user_turn(prompt=prompt, files=new.files)
+    shown = await shown_context(
+        deps,
+        new.scope,
+        new.thread,
+        current=user_turn,
+        told=_instructions(deps, new),
+        tools=new.tools,
+        options=new.options,
+        beside_review=new.beside_review,
     )
-    return PreparedCall(
-        new=new,
-        user_turn=user_turn,
-        position=window.length,
-        window=window.messages,
-        request=request,
+    recalled = await recalled_for(
+        deps,
+        new.scope,
+        new.thread,
+        user=new.user,
+        prompt=prompt,
+        window=shown.window,
+        model=new.options.model,
     )
+    shown = replace(shown, recalled=recalled)
+    request, receipt = request_of(deps, shown)
+    return PreparedCall(new=new, user_turn=user_turn, shown=shown, request=request, receipt=receipt)
 
 
-def request_of(deps: GatewayDeps, call: CallRecord, messages: tuple[Message, ...]) -> ChatRequest:
-    """The request of one round of `call`, for its window and what its run has added."""
-    return deps.assembler.assemble(
-        ContextInput(
-            messages=messages,
-            instructions=call.instructions,
-            tools=call.tools,
-            options=call.options,
-            model=call.options.model,
-        )
-    )
+def _instructions(deps: GatewayDeps, new: NewCall) -> str | None:
+    """The call's own, else the gateway's: the nearest wins, whole."""
+    told = new.instructions if new.instructions is not None else deps.instructions
+    return storable_text(told) if told else None
 
 
 async def begin_call(deps: GatewayDeps, prepared: PreparedCall) -> CallRecord:
     """The active call of `prepared`, once its claim on the thread is durable.
 
-    Errors: `ThreadBusy` (another call is active), `ThreadMoved` (prepare again), `KeyInUse` (a
-    call of this key was begun before).
+    Errors: `ThreadBusy` (another call is active, or waits for a review), `ThreadMoved` (prepare
+    again), `KeyReused` (a call of this key was begun before).
     """
     new = prepared.new
-    call = CallRecord(
-        id=new.id,
-        thread=new.thread,
-        kind=new.kind,
-        state="active",
-        owner=deps.owner,
-        position=prepared.position,
-        created_at=identity.now(),
+    call = msgspec.structs.replace(
+        _record(deps, new),
+        position=prepared.shown.window.length,
         user_turn=prepared.user_turn,
-        user=new.user,
-        key=new.key,
-        body_hash=body_hash(new) if new.key is not None else None,
-        instructions=new.instructions if new.instructions is not None else deps.instructions,
-        model=deps.model,
-        options=new.options,
-        tools=new.tools,
-        needs=new.needs,
-        local=new.local,
-        limits=new.limits,
-        streamed=new.streamed,
+        recalled=recalled_ids(prepared.shown.recalled),
     )
-    change = Change(thread=new.thread, at=call.created_at, expected=prepared.position, begin=call)
+    told = prepared.shown.told
+    change = Change(
+        thread=new.thread,
+        at=call.created_at,
+        expected=call.position,
+        begin=call,
+        beside_review=new.beside_review,
+        texts=(told,) if told else (),
+    )
     deps.live.add(call.id)  # before the commit: nobody may take the claim for an abandoned one
     try:
         await deps.store.commit(new.scope, change)
@@ -162,9 +179,47 @@ async def begin_call(deps: GatewayDeps, prepared: PreparedCall) -> CallRecord:
     return call
 
 
+async def begin_blocked(deps: GatewayDeps, new: NewCall, blocked: PromptBlocked) -> Blocked:
+    """The outcome of a blocked prompt, once its row is durable; nothing of the prompt is in it."""
+    now = identity.now()
+    call = msgspec.structs.replace(
+        _record(deps, new), state="blocked", reason=blocked.rule, by=blocked.check, ended_at=now
+    )
+    await deps.store.commit(new.scope, Change(thread=new.thread, at=now, begin=call))
+    return Blocked(call_id=call.id, by=blocked.check, rule=blocked.rule, turns=(), usage=None)
+
+
+def _record(deps: GatewayDeps, new: NewCall) -> CallRecord:
+    """The active record of `new`, without its prompt."""
+    told = _instructions(deps, new)
+    return CallRecord(
+        id=new.id,
+        thread=new.thread,
+        kind=new.kind,
+        state="active",
+        owner=deps.owner,
+        position=0,
+        created_at=identity.now(),
+        user=new.user,
+        key=new.key,
+        body_hash=body_hash(new) if new.key is not None else None,
+        instructions=text_hash(told) if told else None,
+        model=deps.model,
+        options=new.options,
+        tools=new.tools,
+        needs=new.needs,
+        local=new.local,
+        checks=deps.check_names,
+        rules=tuple(rule.name for rule in deps.rules),
+        limits=new.limits,
+        streamed=new.streamed,
+    )
+
+
 def body_hash(new: NewCall) -> str:
     """A hash of what is asked: a key stands for this body alone."""
-    body = (new.thread, new.kind, new.prompt, new.instructions, new.tools, new.options)
+    files = [ref.id for ref in new.files]
+    body = (new.thread, new.kind, new.prompt, files, new.instructions, new.tools, new.options)
     try:
         text = json.dumps(msgspec.to_builtins(body), sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
@@ -173,10 +228,14 @@ def body_hash(new: NewCall) -> str:
 
 
 async def prepared_and_begun(deps: GatewayDeps, new: NewCall) -> tuple[PreparedCall, CallRecord]:
-    """Prepare and begin, again where the thread moved or an abandoned claim stood in the way."""
+    """Prepare and begin, again where the thread moved or an abandoned claim stood in the way.
+
+    The prompt is checked once.
+    """
     tries = deps.settings.prepare_tries_max
+    prompt = await _checked(deps, new)
     while True:
-        prepared = await prepare_call(deps, new)
+        prepared = await _prepared(deps, new, prompt)
         tries -= 1
         try:
             return prepared, await begin_call(deps, prepared)
@@ -184,7 +243,7 @@ async def prepared_and_begun(deps: GatewayDeps, new: NewCall) -> tuple[PreparedC
             if tries <= 0:
                 raise
         except ThreadBusy as busy:
-            if tries <= 0 or not await _released(deps, new, busy.call_id):
+            if tries <= 0 or busy.in_review or not await _released(deps, new, busy.call_id):
                 raise
 
 

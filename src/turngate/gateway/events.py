@@ -8,6 +8,7 @@ from turngate.gateway.outcomes import Outcome
 
 __all__ = [
     "Event",
+    "Held",
     "ReasoningEvent",
     "Settled",
     "StoredEvent",
@@ -46,11 +47,15 @@ class ToolEnded(Struct, frozen=True, tag="tool_ended", kw_only=True, gc=False):
     is_error: bool = False
 
 
+class Held(Struct, frozen=True, tag="held", gc=False):
+    """The model has begun to answer, and nothing of it is shown before it was judged."""
+
+
 class Settled(Struct, frozen=True):
     """The call has ended and its outcome is durable."""
 
     outcome: Outcome
 
 
-StoredEvent = TextEvent | ReasoningEvent | ToolStarted | ToolEnded
+StoredEvent = TextEvent | ReasoningEvent | ToolStarted | ToolEnded | Held
 Event = StoredEvent | Settled

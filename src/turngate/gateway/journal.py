@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from turngate import identity
 from turngate.errors import StoreError
 from turngate.gateway.deps import GatewayDeps
+from turngate.gateway.judging import Judged
 from turngate.gateway.live import LiveCall
 from turngate.records import (
     CallRecord,
@@ -23,6 +25,7 @@ from turngate.records import (
     EventBatch,
     Guard,
     LedgerRow,
+    Receipt,
     Scope,
     Step,
 )
@@ -49,6 +52,8 @@ class Journal:
         self._live = live
         self.call = call
         self.steps = list(steps)
+        self.owed: list[LedgerRow] = []  # of refused attempts: the next commit has them too
+        self.receipt: Receipt | None = None  # of the model call under way
         # Not their count: a step whose commit failed left its number unused.
         self._next = self.steps[-1].number + 1 if self.steps else 0
 
@@ -59,17 +64,27 @@ class Journal:
         """The turns of the steps, each step's results in the order of its calls."""
         return self.turns_with({})
 
-    def turns_with(self, missing: Mapping[int, Turn]) -> list[Turn]:
-        """`turns`, with results for open calls of the last model step: `missing` by their place."""
+    def turns_with(self, missing: Mapping[int, Turn], *, since: int | None = None) -> list[Turn]:
+        """`turns`, with results for open calls of the last model step: `missing` by their place.
+
+        `since` leaves out the turns of steps below that number.
+        """
         turns: list[Turn] = []
         rounds = self._rounds()
         for batch in rounds:
-            results = {step.place or 0: step.turn for step in batch if step.kind == "tool_result"}
+            new = [step for step in batch if since is None or step.number >= since]
+            results = {step.place or 0: step.turn for step in new if step.kind == "tool_result"}
             if batch is rounds[-1]:
                 results.update(missing)
             placed = (turn for _, turn in sorted(results.items(), key=lambda item: item[0]))
-            turns += [turn for turn in (batch[0].turn, *placed) if turn is not None]
+            answer = batch[0].turn if batch[0] in new else None
+            turns += [turn for turn in (answer, *placed) if turn is not None]
         return turns
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next step."""
+        return self._next
 
     @property
     def rounds(self) -> int:
@@ -101,6 +116,19 @@ class Journal:
         """The places of the last model step's calls that may have had an effect."""
         return self._places("tool_start")
 
+    def begun_since(self, number: int) -> set[int]:
+        """The places of the last model step's calls that were begun at step `number` or later."""
+        return {
+            step.place
+            for step in self._last_round()
+            if step.kind == "tool_start" and step.place is not None and step.number >= number
+        }
+
+    @property
+    def last_model_step(self) -> int:
+        """The number of the last model step (-1: there is none)."""
+        return max((step.number for step in self.steps if step.kind == "model"), default=-1)
+
     @property
     def events_at_last_model_step(self) -> int:
         """How many events the call had when its last model step was journalled."""
@@ -131,9 +159,10 @@ class Journal:
 
     # ── what becomes of them ─────────────────────────────────────────────────────────────────
 
-    async def model_step(self, turn: Turn, *, result: ModelResult) -> None:
+    async def model_step(self, turn: Turn, *, judged: Judged) -> None:
         """A model call gave calls: its turn and its ledger row are durable."""
-        row = ledger_row(self.call, model=result.model, usage=result.usage, outcome="tool_calls")
+        result = judged.result
+        rows = self.rows(result, outcome="tool_calls", by=judged.by, rule=judged.rule)
         step = Step(
             number=self._take_number(),
             kind="model",
@@ -141,7 +170,8 @@ class Journal:
             usage=result.usage,
             events=self._live.count,
         )
-        await self._commit([step], ledger=(row,))
+        await self._commit([step], ledger=rows)
+        self.owed = []
 
     async def tools_started(self, places: Sequence[int]) -> None:
         """The calls at `places` may have an effect from now on."""
@@ -168,11 +198,27 @@ class Journal:
         """The events that the next commit stores: those of a streamed run alone."""
         return self._live.taken_events() if self.call.streamed else ()
 
+    def rows(
+        self,
+        result: ModelResult | None,
+        *,
+        outcome: str,
+        by: str | None = None,
+        rule: str | None = None,
+    ) -> list[LedgerRow]:
+        """The ledger row of the model call that gave `result`, after those that are owed."""
+        row = ledger_row(self.call, result, outcome=outcome, by=by, rule=rule, receipt=self.receipt)
+        return [*self.owed, row]
+
+    def owe(self, *, outcome: str) -> None:
+        """Have the next commit count a model call that was refused."""
+        self.owed = self.rows(None, outcome=outcome)
+
     def _take_number(self) -> int:
         self._next += 1
         return self._next - 1
 
-    async def _commit(self, steps: list[Step], *, ledger: tuple[LedgerRow, ...] = ()) -> None:
+    async def _commit(self, steps: list[Step], *, ledger: Sequence[LedgerRow] = ()) -> None:
         """Make `steps` durable, then known. A cancelled caller waits for the commit's end."""
         change = Change(
             thread=self.call.thread,
@@ -180,7 +226,7 @@ class Journal:
             guard=guard_of(self.call),
             steps=tuple(steps),
             events=self.taken_events(),
-            ledger=ledger,
+            ledger=tuple(ledger),
         )
         committing = asyncio.ensure_future(self._deps.store.commit(self._scope, change))
         try:
@@ -204,18 +250,29 @@ def _calls_of(turn: Turn | None) -> list[ToolCallPart]:
 
 
 def guard_of(call: CallRecord) -> Guard:
-    return Guard(call=call.id, owner=call.owner, epoch=call.epoch)
+    """The guard of a call that is active, or waits for a review."""
+    state: Literal["active", "review"] = "review" if call.state == "review" else "active"
+    return Guard(call=call.id, owner=call.owner, epoch=call.epoch, state=state)
 
 
 def ledger_row(
-    call: CallRecord, *, model: str | None, usage: Usage | None, outcome: str
+    call: CallRecord,
+    result: ModelResult | None,
+    *,
+    outcome: str,
+    by: str | None = None,
+    rule: str | None = None,
+    receipt: Receipt | None = None,
 ) -> LedgerRow:
-    """The row of one model call of `call`."""
+    """The row of one model call of `call`; `result` None: nothing came of it."""
     return LedgerRow(
         id=identity.new_id("use"),
         call=call.id,
-        model=model,
-        usage=usage,
+        model=result.model if result is not None else None,
+        usage=result.usage if result is not None else None,
         outcome=outcome,
         created_at=identity.now(),
+        check=by,
+        rule=rule,
+        receipt=receipt,
     )

@@ -17,6 +17,7 @@ import msgspec
 from turngate.completion import FunctionCallDelta, ModelPart, ReasoningDelta
 from turngate.gateway.events import (
     Event,
+    Held,
     ReasoningEvent,
     Settled,
     StoredEvent,
@@ -43,6 +44,7 @@ class LiveCall:
         self.call_id = call_id
         self.has_begun = False
         self.cancel_reason: str | None = None
+        self.is_left_on_closing = False
         self._events: list[Event] = list(past)
         self._stored = len(past)
         self._step_start = len(past)
@@ -83,6 +85,18 @@ class LiveCall:
                 pass  # calls are shown whole: by `tool_started`, or in an ask's outcome
             case _:
                 assert_never(part)
+
+    def hold(self, part: ModelPart) -> None:
+        """Tell the readers that the model speaks, and nothing of what it says."""
+        if len(self._events) == self._step_start:
+            self._add(Held())
+
+    def show(self, result: ModelResult) -> None:
+        """Hand on what was held back and has passed, in one piece."""
+        if result.reasoning:
+            self._add(ReasoningEvent(result.reasoning))
+        if result.text:
+            self._add(TextEvent(result.text))
 
     def tool_started(self, call: ToolCall) -> None:
         self._add(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))

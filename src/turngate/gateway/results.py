@@ -32,6 +32,7 @@ async def add_results(
         msgspec.structs.replace(result, content=storable_text(result.content)) for result in results
     ]
     for tries_left in range(_TRIES, 0, -1):
+        await _refuse_held(deps, scope, thread, results)
         page = await deps.store.load(scope, thread, limit=_SEARCHED_TURNS)
         new = _new_results(page.turns, results)
         if not new:
@@ -46,6 +47,19 @@ async def add_results(
             continue
         return turns
     raise AssertionError("the last try returns or raises")
+
+
+async def _refuse_held(
+    deps: GatewayDeps, scope: Scope, thread: str, results: Sequence[ToolResultPart]
+) -> None:
+    """Refuse results for calls that a person decides on: their run gives them."""
+    page = await deps.store.reviews(scope, thread=thread, limit=1000)
+    for review in page.reviews:
+        ids = [result.call_id for result in results]
+        if review.tool_call is None or review.tool_call.id not in ids:
+            continue
+        if (await deps.store.call(scope, review.call)).state in ("active", "review"):
+            raise UnknownToolCall(review.tool_call.id)
 
 
 def _new_results(turns: Sequence[Turn], results: Sequence[ToolResultPart]) -> list[ToolResultPart]:

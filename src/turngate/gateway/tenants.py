@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from turngate import identity
-from turngate.completion import CallOptions
+from turngate.completion import CallOptions, ChatRequest
 from turngate.errors import InvalidValue, RequestError
 from turngate.gateway.calls import NewCall
 from turngate.gateway.events import Event, Settled
+from turngate.gateway.facts import Facts
+from turngate.gateway.files import Files
 from turngate.gateway.outcomes import Outcome
+from turngate.gateway.receipts import request_again
 from turngate.gateway.results import add_results
+from turngate.gateway.reviews import Reviews
 from turngate.gateway.toolbox import tools_by_name
 from turngate.protocols import Tool
 from turngate.records import (
@@ -21,8 +25,10 @@ from turngate.records import (
     CallPage,
     CallRecord,
     Change,
+    LedgerRow,
     RunLimits,
     Scope,
+    SummaryRecord,
     ThreadPage,
     ThreadRecord,
     ToolNeed,
@@ -30,16 +36,18 @@ from turngate.records import (
     checked_thread_id,
 )
 from turngate.turns import ToolResultPart, Turn
-from turngate.values import ToolSpec, storable_text
+from turngate.values import FileRef, ToolSpec, storable_text
 
 if TYPE_CHECKING:
     from turngate.gateway.gateway import Gateway, RunningCall
 
 __all__ = ["Call", "CallStream", "Tenant", "Thread"]
 
+Pending = Literal["refuse", "go_on"]
+
 
 class Tenant:
-    """One tenant's threads and calls."""
+    """One tenant's threads, calls and files."""
 
     def __init__(self, gateway: Gateway, scope: Scope) -> None:
         self._gateway = gateway
@@ -58,6 +66,21 @@ class Tenant:
         """The tenant's threads, last changed first; `after` is a page's `next`."""
         return await self._gateway.deps.store.threads(self._scope, after=after, limit=limit)
 
+    @property
+    def reviews(self) -> Reviews:
+        """What waits for a person's decision, and what was decided."""
+        return Reviews(self._gateway, self._scope)
+
+    @property
+    def files(self) -> Files:
+        """The tenant's files."""
+        return Files(self._gateway.deps, self._scope)
+
+    @property
+    def facts(self) -> Facts:
+        """What is remembered of the tenant's users."""
+        return Facts(self._gateway, self._scope)
+
     def call(self, call_id: str) -> Call:
         """The handle of an ask or run by its id."""
         return Call(self._gateway, self._scope, call_id)
@@ -65,7 +88,7 @@ class Tenant:
     async def calls(
         self, *, thread: str | None = None, after: str | None = None, limit: int = 50
     ) -> CallPage:
-        """The tenant's asks and runs (those of one thread), newest first."""
+        """The tenant's calls (those of one thread), newest first, helper calls among them."""
         store = self._gateway.deps.store
         return await store.calls(self._scope, thread=thread, after=after, limit=limit)
 
@@ -90,11 +113,27 @@ class Call:
         """End it; gives its outcome, also where it had ended before. Errors: `UnknownCall`."""
         return await self._gateway.cancel(self._scope, self.id)
 
+    async def model_calls(self) -> Sequence[LedgerRow]:
+        """Its model calls, oldest first: what each used, how it ended, and its receipt.
+
+        A model call that is under way has no row yet. Errors: `UnknownCall`.
+        """
+        await self.record()
+        return await self._gateway.deps.store.ledger(self._scope, self.id)
+
+    async def request(self, model_call: LedgerRow) -> ChatRequest:
+        """The request of a model call, made again from its receipt, the same to the byte.
+
+        Errors: `InvalidValue` where what was shown is not there whole any more.
+        """
+        return await request_again(self._gateway.deps, self._scope, await self.record(), model_call)
+
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
         """Its events from number `after` on (0: the first), then those that still come.
 
         Shapes: a streamed run keeps its events, also over a restart; of other calls only those
-        of this process are known. Errors: `UnknownCall`.
+        of this process are known. `Settled` has no number: it comes after the last one there is.
+        Errors: `UnknownCall`.
         """
         async for event in self._gateway.events(self._scope, self.id, after):
             yield event
@@ -113,32 +152,41 @@ class Thread:
         self,
         prompt: str | None,
         *,
+        files: Sequence[FileRef] = (),
         tools: Sequence[str | Tool | ToolSpec] = (),
         instructions: str | None = None,
         options: CallOptions | None = None,
         key: str | None = None,
+        pending: Pending = "refuse",
     ) -> Outcome:
         """One model call; tool calls come back unexecuted. Returns once the outcome is durable.
 
+        `files` are pointers of `tenant.files`; this call's model sees them, later ones a line.
         `tools` are names in the gateway's registry, tools, or bare specs. `prompt` None goes on
         without a new user turn, for example after `add_results`. With a `key`, a repeated call
-        of the same body gives the first one's outcome.
+        of the same body gives the first one's outcome. While a call on the thread waits for a
+        review, another is refused as `ThreadBusy`; with `pending` "go_on" it goes on beside it:
+        the open answer is not shown to the model, and an open tool call is shown as waiting.
         Errors: `ThreadBusy`, `InvalidValue`, `KeyReused`, `StoreError`; `ProviderError` or
         `PolicyStopped` where the model failed before its first part, and the thread is then as
         it was. A cancelled caller leaves the call settled as incomplete.
         """
-        new, by_name = self._new("ask", prompt, tools, instructions, options, key=key)
+        new, by_name = self._new(
+            "ask", prompt, files, tools, instructions, options, key=key, pending=pending
+        )
         return await _awaited(await self._gateway.start(new, by_name))
 
     async def run(
         self,
         prompt: str | None,
         *,
+        files: Sequence[FileRef] = (),
         tools: Sequence[str | Tool] = (),
         instructions: str | None = None,
         options: CallOptions | None = None,
         limits: RunLimits | None = None,
         key: str | None = None,
+        pending: Pending = "refuse",
     ) -> Outcome:
         """The loop of model calls and tool calls, to the answer. Each step is durable.
 
@@ -146,40 +194,53 @@ class Thread:
         as incomplete/interrupted, since no other process has that function.
         Errors: as for `ask`.
         """
-        new, by_name = self._new("run", prompt, tools, instructions, options, limits, key=key)
+        new, by_name = self._new(
+            *("run", prompt, files, tools, instructions, options, limits),
+            key=key,
+            pending=pending,
+        )
         return await _awaited(await self._gateway.start(new, by_name))
 
     def stream_ask(
         self,
         prompt: str | None,
         *,
+        files: Sequence[FileRef] = (),
         tools: Sequence[str | Tool | ToolSpec] = (),
         instructions: str | None = None,
         options: CallOptions | None = None,
         key: str | None = None,
+        pending: Pending = "refuse",
         detach: bool = False,
     ) -> CallStream:
         """`ask` as a stream: ``async with thread.stream_ask(…) as events``.
 
         Leaving early cancels the call; with `detach` only this reader leaves.
         """
-        new, by_name = self._new("ask", prompt, tools, instructions, options, key=key)
+        new, by_name = self._new(
+            "ask", prompt, files, tools, instructions, options, key=key, pending=pending
+        )
         return CallStream(lambda: self._gateway.start(new, by_name), detach=detach)
 
     def stream_run(
         self,
         prompt: str | None,
         *,
+        files: Sequence[FileRef] = (),
         tools: Sequence[str | Tool] = (),
         instructions: str | None = None,
         options: CallOptions | None = None,
         limits: RunLimits | None = None,
         key: str | None = None,
+        pending: Pending = "refuse",
         detach: bool = False,
     ) -> CallStream:
         """`run` as a stream, whose events are stored: a reader may come back by call id."""
         new, by_name = self._new(
-            "run", prompt, tools, instructions, options, limits, key=key, streamed=True
+            *("run", prompt, files, tools, instructions, options, limits),
+            key=key,
+            pending=pending,
+            streamed=True,
         )
         return CallStream(lambda: self._gateway.start(new, by_name), detach=detach)
 
@@ -200,6 +261,10 @@ class Thread:
         """The thread without its turns. Errors: `ThreadNotFound`."""
         return await self._gateway.deps.store.thread(self._scope, self.id)
 
+    async def summary(self) -> SummaryRecord | None:
+        """What stands in for the turns that fell out of the window; None: nothing is written."""
+        return await self._gateway.deps.store.summary(self._scope, self.id)
+
     async def create(self, *, title: str | None = None) -> ThreadRecord:
         """The thread, begun if it was missing; a title that is given is set."""
         title = storable_text(title) if title is not None else None
@@ -213,16 +278,18 @@ class Thread:
         self,
         kind: CallKind,
         prompt: str | None,
+        files: Sequence[FileRef],
         tools: Sequence[str | Tool | ToolSpec],
         instructions: str | None,
         options: CallOptions | None,
         limits: RunLimits | None = None,
         *,
         key: str | None = None,
+        pending: Pending = "refuse",
         streamed: bool = False,
     ) -> tuple[NewCall, Mapping[str, Tool]]:
         """The call to begin, and the tools that it may run, by name."""
-        _check_edge(prompt, tools, instructions, options)
+        _check_edge(prompt, files, tools, instructions, options)
         registry = self._gateway.deps.tools
         specs, found = _found_tools(tools, registry)
         if kind == "run" and len(found) < len(specs):
@@ -230,29 +297,42 @@ class Thread:
         if len({spec.name for spec in specs}) < len(specs):
             raise InvalidValue("two tools of one call share a name")
         by_name = tools_by_name(found)
+        is_run = kind == "run"  # an ask shows tools, and needs none
         new = NewCall(
             id=identity.new_id("run" if kind == "run" else "call"),
             scope=self._scope,
             thread=self.id,
             prompt=prompt,
+            files=tuple(files),
             kind=kind,
             user=self._user,
             instructions=instructions,
             tools=specs,
-            needs=tuple(ToolNeed(tool.spec.name, tool.schema_hash) for tool in found),
-            local=any(registry.get(name) is not tool for name, tool in by_name.items()),
+            needs=tuple(ToolNeed(tool.spec.name, tool.schema_hash) for tool in found if is_run),
+            local=is_run and any(registry.get(n) is not tool for n, tool in by_name.items()),
             options=options if options is not None else CallOptions(),
             limits=limits if limits is not None else RunLimits(),
             key=key,
             streamed=streamed,
+            beside_review=_checked_pending(pending) == "go_on",
         )
         return new, by_name
 
 
-def _check_edge(prompt: object, tools: object, instructions: object, options: object) -> None:
+def _checked_pending(pending: object) -> object:
+    if pending not in ("refuse", "go_on"):
+        raise InvalidValue("pending is 'refuse' or 'go_on'")
+    return pending
+
+
+def _check_edge(
+    prompt: object, files: object, tools: object, instructions: object, options: object
+) -> None:
     """Refuse what the annotations rule out, by a clear error in place of a late one."""
     if prompt is not None and not isinstance(prompt, str):
         raise InvalidValue(f"a prompt is a str or None, and no {type(prompt).__name__}")
+    if not isinstance(files, list | tuple) or not all(isinstance(f, FileRef) for f in files):
+        raise InvalidValue("files are a list of FileRefs: what tenant.files.put gave")
     if instructions is not None and not isinstance(instructions, str):
         raise InvalidValue(f"instructions are a str, and no {type(instructions).__name__}")
     if options is not None and not isinstance(options, CallOptions):

@@ -7,13 +7,16 @@ can act on. Nothing that a tool raises ends the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import msgspec
 
 from turngate.errors import InvalidValue, ToolError
 from turngate.messages import ToolCall, ToolMessage
 from turngate.protocols import Tool
 from turngate.records import ToolContext
-from turngate.values import storable_text
+from turngate.values import FileRef, storable_text
 
 __all__ = ["OUTCOME_UNKNOWN", "error_result", "run_tool", "tools_by_name"]
 
@@ -37,8 +40,14 @@ def error_result(call: ToolCall, text: str) -> ToolMessage:
     return ToolMessage(call_id=call.id, name=call.name, content=text, is_error=True)
 
 
-async def run_tool(tools: Mapping[str, Tool], call: ToolCall, context: ToolContext) -> ToolMessage:
-    """The result of `call`, within the tool's limits.
+async def run_tool(
+    tools: Mapping[str, Tool],
+    call: ToolCall,
+    context: ToolContext,
+    *,
+    keep: Callable[[str], Awaitable[FileRef]] | None = None,
+) -> ToolMessage:
+    """The result of `call`, within the tool's limits; `keep` stores one that is longer as a file.
 
     A call past its time limit is cancelled and left: what it still does is not waited for.
     """
@@ -57,7 +66,11 @@ async def run_tool(tools: Mapping[str, Tool], call: ToolCall, context: ToolConte
         return error_result(
             call, f"The tool did not end within {tool.timeout_s:g} seconds. Its outcome is unknown."
         )
-    return task.result()
+    result = task.result()
+    if isinstance(result.content, str) and len(result.content) > tool.output_chars_max:
+        cut = await _cut(result.content, tool.output_chars_max, keep)
+        return msgspec.structs.replace(result, content=cut)
+    return result
 
 
 async def _guarded(tool: Tool, call: ToolCall, context: ToolContext) -> ToolMessage:
@@ -70,11 +83,16 @@ async def _guarded(tool: Tool, call: ToolCall, context: ToolContext) -> ToolMess
         return error_result(call, f"Error: {_told(error)}")
     if not isinstance(text, str):
         return error_result(call, "Error: the tool gave no text.")
-    text = storable_text(text)
-    if len(text) > tool.output_chars_max:
-        left_out = len(text) - tool.output_chars_max
-        text = f"{text[: tool.output_chars_max]}\n[{left_out} more characters were cut]"
-    return ToolMessage(call_id=call.id, name=call.name, content=text)
+    return ToolMessage(call_id=call.id, name=call.name, content=storable_text(text))
+
+
+async def _cut(text: str, chars_max: int, keep: Callable[[str], Awaitable[FileRef]] | None) -> str:
+    """The first `chars_max` characters, and a line that says what is missing and where it is."""
+    kept = ""
+    if keep is not None:
+        with contextlib.suppress(Exception):  # what can't be kept is cut all the same
+            kept = f"; the whole result is file {(await keep(text)).id}"
+    return f"{text[:chars_max]}\n[{len(text) - chars_max} more characters were cut{kept}]"
 
 
 def _told(error: BaseException) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from turngate.completion import ChatRequest
 from turngate.errors import InvalidValue
+from turngate.media import AUDIO_FORMATS
 from turngate.messages import (
     AssistantMessage,
     Content,
@@ -33,14 +34,7 @@ __all__ = ["chat_completion_messages", "checked_extra_body", "request_body"]
 WireMessage = dict[str, Any]
 
 _NO_DEMANDS = Target()
-_AUDIO_FORMATS: Mapping[str, str] = {
-    "audio/wav": "wav",
-    "audio/wave": "wav",
-    "audio/x-wav": "wav",
-    "audio/vnd.wave": "wav",
-    "audio/mpeg": "mp3",
-    "audio/mp3": "mp3",
-}
+_SEE_FILE = "See the attached file."
 
 
 def chat_completion_messages(
@@ -61,7 +55,7 @@ def _wire_message(message: Message, target: Target) -> WireMessage:
         case "user":
             parts = checked_parts(message)
             plain = len(parts) == 1 and type(parts[0]) is str
-            return {"role": "user", "content": parts[0] if plain else _wire_content(parts)}
+            return {"role": "user", "content": parts[0] if plain else _wire_content(parts, target)}
         case "assistant":
             if message.tool_calls or message.reasoning or message.provider_data is not None:
                 return _wire_answer(message, target)
@@ -77,10 +71,13 @@ def _wire_message(message: Message, target: Target) -> WireMessage:
             assert_never(message)
 
 
-def _wire_content(parts: Content) -> str | list[dict[str, Any]]:
+def _wire_content(parts: Content, target: Target) -> str | list[dict[str, Any]]:
     """One text where there are no files: some servers take nothing else."""
     if any(isinstance(part, InlineFile) for part in parts):
-        return [_wire_part(part) for part in parts if part != ""]
+        wire = [_wire_part(part) for part in parts if part != ""]
+        if target.text_with_files and not any(part["type"] == "text" for part in wire):
+            wire.insert(0, _wire_part(_SEE_FILE))
+        return wire
     return "\n\n".join(part for part in parts if isinstance(part, str) and part)
 
 
@@ -94,8 +91,8 @@ def _wire_part(part: str | InlineFile) -> dict[str, Any]:
             if kind.startswith("image/"):
                 url = f"data:{media_type};base64,{encoded}"
                 return {"type": "image_url", "image_url": {"url": url}}
-            if kind in _AUDIO_FORMATS:
-                audio = {"data": encoded, "format": _AUDIO_FORMATS[kind]}
+            if kind in AUDIO_FORMATS:
+                audio = {"data": encoded, "format": AUDIO_FORMATS[kind]}
                 return {"type": "input_audio", "input_audio": audio}
             url = f"data:{media_type};base64,{encoded}"
             return {"type": "file", "file": {"filename": name, "file_data": url}}

@@ -7,23 +7,50 @@ from __future__ import annotations
 
 import sqlite3
 
-from turngate.errors import InvalidValue, KeyReused, ThreadBusy, ThreadMoved, UnknownCall
+from turngate.errors import (
+    InvalidValue,
+    KeyReused,
+    RecallMoved,
+    ThreadBusy,
+    ThreadMoved,
+    UnknownCall,
+)
 from turngate.records import Guard
-from turngate.stores.rows import CallRow, ChangeRows, call_from_row
+from turngate.stores.rows import (
+    CallRow,
+    ChangeRows,
+    FactRow,
+    ReviewRow,
+    call_from_row,
+    fact_mark,
+)
 from turngate.stores.statements import (
     ACTIVE_CALL,
+    ADD_FACT_WORDS,
     BEGIN_OR_MOVE_THREAD,
     CALL_BY_KEY,
+    CALL_IN_REVIEW,
     CLAIM_THREAD,
+    DELETE_FACT_SOURCES,
+    DELETE_SUMMARIES,
     GUARD_CALL,
     INSERT_EVENTS,
+    INSERT_FACT,
+    INSERT_FACT_SOURCE,
     INSERT_LEDGER_ROW,
     INSERT_STEP,
+    INSERT_SUMMARY,
     INSERT_TURN,
+    KEEP_TEXT,
+    MOVE_LEARNT,
     MOVE_THREAD,
+    NEWEST_SUMMARY,
+    PUT_REVIEW,
+    REMOVE_FACT_WORDS,
     THREAD_LENGTH,
     TURN_EXISTS,
     UPDATE_CALL,
+    UPDATE_FACT,
 )
 
 __all__ = ["store_change"]
@@ -33,7 +60,7 @@ def store_change(db: sqlite3.Connection, rows: ChangeRows) -> int:
     """The thread's length after `rows` are written.
 
     The call is judged first, then the length, then the ids. Errors: `ThreadBusy`, `UnknownCall`,
-    `ThreadMoved`, and `InvalidValue` for an id that the tenant already has.
+    `ThreadMoved`, `RecallMoved`, and `InvalidValue` for an id that the tenant already has.
     """
     if rows.begin is not None:
         _claim(db, rows, rows.begin)
@@ -48,6 +75,11 @@ def store_change(db: sqlite3.Connection, rows: ChangeRows) -> int:
         db.executemany(INSERT_STEP, [(rows.tenant, *step) for step in rows.steps])
     if rows.events:
         db.executemany(INSERT_EVENTS, [(rows.tenant, *batch) for batch in rows.events])
+    for review in rows.reviews:
+        _put_review(db, rows, review)
+    if rows.texts:
+        db.executemany(KEEP_TEXT, [(rows.tenant, *text) for text in rows.texts])
+    _remember(db, rows)
     return length
 
 
@@ -56,10 +88,14 @@ def _claim(db: sqlite3.Connection, rows: ChangeRows, call: CallRow) -> None:
         *(rows.tenant, call.id, rows.thread, call.state, call.owner, call.epoch, call.key),
         *(rows.tenant, call.body),
     )
+    if call.state == "active" and not rows.beside_review:
+        held = db.execute(CALL_IN_REVIEW, (rows.tenant, rows.thread)).fetchone()
+        if held is not None:
+            raise ThreadBusy(rows.thread, call_id=held[0], in_review=True)
     if db.execute(CLAIM_THREAD, values).rowcount == 1:
         return
     active = db.execute(ACTIVE_CALL, (rows.tenant, rows.thread)).fetchone()
-    if active is not None:
+    if active is not None and call.state == "active":
         raise ThreadBusy(rows.thread, call_id=call_from_row(*active).id)
     if call.key is not None:
         earlier = db.execute(CALL_BY_KEY, (rows.tenant, call.key)).fetchone()
@@ -70,7 +106,7 @@ def _claim(db: sqlite3.Connection, rows: ChangeRows, call: CallRow) -> None:
 
 def _update(db: sqlite3.Connection, rows: ChangeRows, guard: Guard) -> None:
     """Write the call's new record, if there is one, as the owner that `guard` names."""
-    guarded = (rows.tenant, guard.call, rows.thread, guard.owner, guard.epoch)
+    guarded = (rows.tenant, guard.call, rows.thread, guard.owner, guard.epoch, guard.state)
     call = rows.update
     if call is None:
         done = db.execute(GUARD_CALL, guarded)
@@ -79,7 +115,13 @@ def _update(db: sqlite3.Connection, rows: ChangeRows, guard: Guard) -> None:
             *(call.state, call.owner, call.epoch, call.key),
             *(len(rows.turns), rows.tenant, rows.thread, call.body),
         )
-        done = db.execute(UPDATE_CALL, (*values, *guarded))
+        try:
+            done = db.execute(UPDATE_CALL, (*values, *guarded))
+        except sqlite3.IntegrityError as error:  # a call in review goes on, and meets an active one
+            active = db.execute(ACTIVE_CALL, (rows.tenant, rows.thread)).fetchone()
+            if active is None:
+                raise
+            raise ThreadBusy(rows.thread, call_id=call_from_row(*active).id) from error
     if done.rowcount == 0:
         raise UnknownCall(guard.call)
 
@@ -148,3 +190,53 @@ def _insert_ledger(db: sqlite3.Connection, rows: ChangeRows) -> None:
             db.execute(INSERT_LEDGER_ROW, (rows.tenant, row_id, call, body))
         except sqlite3.IntegrityError as error:
             raise InvalidValue(f"the tenant already has a ledger row {row_id!r}") from error
+
+
+def _put_review(db: sqlite3.Connection, rows: ChangeRows, review: ReviewRow) -> None:
+    values = (
+        *(rows.tenant, review.id, review.call, rows.thread, review.state, rows.tenant),
+        *(review.expires_us, review.body, review.call),
+    )
+    if db.execute(PUT_REVIEW, values).rowcount == 0:
+        raise InvalidValue(f"the tenant already has a review {review.id!r} of another call")
+
+
+# ------------------------------------------------------------------------ what is remembered
+
+
+def _remember(db: sqlite3.Connection, rows: ChangeRows) -> None:
+    """Write the summary and the facts. Errors: `RecallMoved` where another was first."""
+    key = (rows.tenant, rows.thread)
+    if rows.forget_summaries is not None:
+        db.execute(DELETE_SUMMARIES, (*key, rows.forget_summaries))
+    if rows.summary is not None:
+        version, upto, _ = rows.summary
+        newest = db.execute(NEWEST_SUMMARY, key).fetchone() or ("", 0, 0)
+        if version != newest[1] + 1 or upto <= newest[2]:
+            raise RecallMoved(f"the summary of thread {rows.thread!r}")
+        db.execute(INSERT_SUMMARY, (*key, *rows.summary))
+    if rows.learnt is not None:
+        first, end = rows.learnt.first, rows.learnt.first + rows.learnt.count
+        if db.execute(MOVE_LEARNT, (*key, end, first)).rowcount == 0:
+            raise RecallMoved(f"what was learnt of thread {rows.thread!r}")
+    for fact in rows.facts:
+        _put_fact(db, rows.tenant, fact)
+
+
+def _put_fact(db: sqlite3.Connection, tenant: str, fact: FactRow) -> None:
+    if fact.revision == 0:
+        new = (tenant, fact.id, fact.user, fact.state, tenant, fact.body)
+        if db.execute(INSERT_FACT, new).rowcount == 0:
+            raise InvalidValue(f"the tenant already has a fact {fact.id!r}")
+    else:
+        next_ = (fact.state, fact.revision, fact.body)
+        known = (tenant, fact.id, fact.user, fact.revision - 1)
+        if db.execute(UPDATE_FACT, (*next_, *known)).rowcount == 0:
+            raise RecallMoved(f"fact {fact.id!r}")
+    db.execute(DELETE_FACT_SOURCES, (tenant, fact.id))
+    db.executemany(INSERT_FACT_SOURCE, [(tenant, *source, fact.id) for source in fact.sources])
+    own = fact_mark(tenant, fact.user, fact.id)
+    db.execute(REMOVE_FACT_WORDS, (tenant, f'marks : "{own}"'))
+    if fact.words is not None:
+        marks = f"{fact_mark(tenant, fact.user)} {own}"
+        db.execute(ADD_FACT_WORDS, (tenant, fact.id, marks, fact.words))

@@ -7,6 +7,7 @@ lone surrogates anywhere, NUL in a column of its own, a time without a zone.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeVar
@@ -14,15 +15,22 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from turngate.errors import InvalidValue, StoreError
+from turngate.facts import fact_words, stem
 from turngate.records import (
     CallRecord,
     Change,
+    FactRecord,
+    FileRecord,
     Guard,
     LedgerRow,
+    ReviewRecord,
     Scope,
+    Span,
     Step,
+    SummaryRecord,
     ThreadRecord,
     checked_thread_id,
+    text_hash,
 )
 from turngate.turns import Turn
 
@@ -30,13 +38,24 @@ __all__ = [
     "INTEGER_MAX",
     "CallRow",
     "ChangeRows",
+    "FactRow",
+    "ReviewRow",
     "ThreadRow",
     "call_from_row",
     "change_rows",
+    "checked_file_id",
     "cursor_after",
     "cursor_key",
+    "fact_mark",
+    "fact_query",
+    "facts_from_bodies",
+    "file_body",
+    "files_from_bodies",
+    "ledger_from_bodies",
     "moment",
+    "reviews_from_bodies",
     "steps_from_bodies",
+    "summary_from_body",
     "thread_from_row",
     "turns_from_bodies",
     "unix_us",
@@ -55,8 +74,23 @@ _turn = msgspec.json.Decoder(Turn).decode
 _call = msgspec.json.Decoder(CallRecord).decode
 _ledger_row = msgspec.json.Decoder(LedgerRow).decode
 _step = msgspec.json.Decoder(Step).decode
+_review = msgspec.json.Decoder(ReviewRecord).decode
+_summary = msgspec.json.Decoder(SummaryRecord).decode
+_fact = msgspec.json.Decoder(FactRecord).decode
 
-_Value = TypeVar("_Value", Turn, CallRecord, LedgerRow, Step)
+_file = msgspec.json.Decoder(FileRecord).decode
+
+_Value = TypeVar(
+    "_Value",
+    Turn,
+    CallRecord,
+    LedgerRow,
+    Step,
+    ReviewRecord,
+    FileRecord,
+    SummaryRecord,
+    FactRecord,
+)
 
 
 class CallRow(NamedTuple):
@@ -70,11 +104,34 @@ class CallRow(NamedTuple):
     body: str
 
 
+class ReviewRow(NamedTuple):
+    """A review as columns."""
+
+    id: str
+    call: str
+    state: str
+    expires_us: int | None
+    body: str
+
+
+class FactRow(NamedTuple):
+    """A fact as columns; `sources` are (thread, turn), `words` None where it can't be found."""
+
+    id: str
+    user: str
+    state: str
+    revision: int
+    body: str
+    sources: tuple[tuple[str, str], ...]
+    words: str | None
+
+
 class ChangeRows(NamedTuple):
     """A change, checked and encoded: what is left is to write it.
 
     Shapes: `lengths` are the lowest and highest length that the thread may have; `turns` are
-    (id, body), `ledger` (id, call, body), `steps` and `events` (call, number, body). `begins`: a
+    (id, body), `ledger` (id, call, body), `steps` and `events` (call, number, body), `summary`
+    (version, upto, body). `begins`: a
     missing thread begins with this change; `touches`: an existing one is altered by it.
     """
 
@@ -86,11 +143,18 @@ class ChangeRows(NamedTuple):
     user: str | None
     turns: tuple[tuple[str, str], ...]
     begin: CallRow | None
+    beside_review: bool
     guard: Guard | None
     update: CallRow | None
     ledger: tuple[tuple[str, str, str], ...]
     steps: tuple[tuple[str, int, str], ...]
     events: tuple[tuple[str, int, str], ...]
+    reviews: tuple[ReviewRow, ...]
+    texts: tuple[tuple[str, str], ...]
+    summary: tuple[int, int, str] | None
+    forget_summaries: int | None
+    facts: tuple[FactRow, ...]
+    learnt: Span | None
     begins: bool
     touches: bool
 
@@ -114,6 +178,7 @@ def change_rows(scope: Scope, change: Change) -> ChangeRows:
         user=user,
         turns=_turn_rows(change.turns),
         begin=None if change.begin is None else _call_row(change.thread, change.begin),
+        beside_review=change.beside_review,
         guard=_checked_guard(change),
         update=None if change.update is None else _call_row(change.thread, change.update),
         ledger=_ledger_rows(change.ledger),
@@ -125,6 +190,12 @@ def change_rows(scope: Scope, change: Change) -> ChangeRows:
             (_guarded_call(change), batch.first, _body_text("event", batch.body))
             for batch in change.events
         ),
+        reviews=tuple(_review_row(change, review) for review in change.reviews),
+        texts=tuple((text_hash(_body_text("text", text)), text) for text in change.texts),
+        summary=None if change.summary is None else _summary_row(change, change.summary),
+        forget_summaries=change.forget_summaries,
+        facts=_fact_rows(change.facts),
+        learnt=_checked_span(change.learnt),
         begins=bool(change.turns) or title is not None or change.create,
         touches=bool(change.turns) or title is not None or user is not None,
     )
@@ -155,8 +226,9 @@ def _call_row(thread: str, call: CallRecord) -> CallRow:
     if call.thread != thread:
         raise InvalidValue("a change's call belongs to the thread of the change")
     _aware("a call's created_at", call.created_at)
-    if call.ended_at is not None:
-        _aware("a call's ended_at", call.ended_at)
+    for name in ("ended_at", "resumed_at"):
+        if (at := getattr(call, name)) is not None:
+            _aware(f"a call's {name}", at)
     return CallRow(
         id=_id("call", call.id),
         state=call.state,
@@ -167,11 +239,68 @@ def _call_row(thread: str, call: CallRecord) -> CallRow:
     )
 
 
+def _review_row(change: Change, review: ReviewRecord) -> ReviewRow:
+    if (review.call, review.thread) != (_guarded_call(change), change.thread):
+        raise InvalidValue("a change's review belongs to the call of its guard and to its thread")
+    _aware("a review's created_at", review.created_at)
+    if review.decided_at is not None:
+        _aware("a review's decided_at", review.decided_at)
+    return ReviewRow(
+        id=_id("review", review.id),
+        call=review.call,
+        state=review.state,
+        expires_us=None if review.expires_at is None else unix_us(review.expires_at),
+        body=_document("review", review, _review),
+    )
+
+
+def _summary_row(change: Change, summary: SummaryRecord) -> tuple[int, int, str]:
+    if summary.thread != change.thread:
+        raise InvalidValue("a change's summary belongs to the thread of the change")
+    _aware("a summary's created_at", summary.created_at)
+    body = _document("summary", summary, _summary)
+    if not (0 < summary.version <= INTEGER_MAX and 0 < summary.upto <= INTEGER_MAX):
+        raise InvalidValue("a summary's version and upto are 1 or more")
+    return summary.version, summary.upto, body
+
+
+def _fact_rows(facts: Sequence[FactRecord]) -> tuple[FactRow, ...]:
+    for fact in facts:
+        _aware("a fact's created_at", fact.created_at)
+        if not 0 <= fact.revision <= INTEGER_MAX:
+            raise InvalidValue("a fact's revision is 0 or more")
+        if fact.changed_at is not None:
+            _aware("a fact's changed_at", fact.changed_at)
+    rows = tuple(
+        FactRow(
+            id=_id("fact", fact.id),
+            user=_id("user", fact.user),
+            state=fact.state,
+            revision=fact.revision,
+            body=_document("fact", fact, _fact),
+            sources=tuple(
+                dict.fromkeys((_id("thread", s.thread), _id("turn", s.turn)) for s in fact.sources)
+            ),
+            words=" ".join(fact_words(fact.text)) if fact.state == "active" else None,
+        )
+        for fact in facts
+    )
+    _refuse_repeated("fact", [row.id for row in rows])
+    return rows
+
+
+def _checked_span(span: Span | None) -> Span | None:
+    if span is not None and not (span.first >= 0 and 0 < span.count <= INTEGER_MAX - span.first):
+        raise InvalidValue("what was learnt is one position or more, from 0 on")
+    return span
+
+
 def _checked_guard(change: Change) -> Guard | None:
     """The change's guard, once what needs one has it and means the same call."""
     guard, update = change.guard, change.update
-    if guard is None and (update is not None or change.steps or change.events):
-        raise InvalidValue("an update, steps and events need the guard of their call")
+    guarded = change.steps or change.events or change.reviews
+    if guard is None and (update is not None or guarded):
+        raise InvalidValue("an update, steps, events and reviews need the guard of their call")
     if guard is not None and update is not None and update.id != guard.call:
         raise InvalidValue("a change updates the call of its guard")
     return guard
@@ -208,6 +337,17 @@ def _document(what: str, value: _Value, decode: Callable[[str], _Value]) -> str:
     if not same:
         raise InvalidValue(f"a {what} would be read back as another value")
     return body
+
+
+def checked_file_id(file_id: str) -> str:
+    """`file_id`, once a column can hold it. Errors: `InvalidValue`."""
+    return _id("file", file_id)
+
+
+def file_body(record: FileRecord) -> str:
+    """The document of a file's row. Errors: `InvalidValue`, which names the field."""
+    _aware("a file's created_at", record.created_at)
+    return _document("file", record, _file)
 
 
 def _id(what: str, value: str) -> str:
@@ -277,6 +417,46 @@ def steps_from_bodies(bodies: Iterable[tuple[str]]) -> list[Step]:
         raise _damaged("step") from error
 
 
+def reviews_from_bodies(bodies: Iterable[str]) -> list[ReviewRecord]:
+    """The reviews of these documents, in their order. Errors: as for turns."""
+    try:
+        return [_review(body) for body in bodies]
+    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
+        raise _damaged("review") from error
+
+
+def ledger_from_bodies(bodies: Iterable[tuple[str]]) -> list[LedgerRow]:
+    """The ledger rows of rows with one column, in their order. Errors: as for turns."""
+    try:
+        return [_ledger_row(body) for (body,) in bodies]
+    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
+        raise _damaged("ledger row") from error
+
+
+def files_from_bodies(bodies: Iterable[str]) -> list[FileRecord]:
+    """The files of rows, in their order. Errors: as for turns."""
+    try:
+        return [_file(body) for body in bodies]
+    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
+        raise _damaged("file") from error
+
+
+def summary_from_body(body: str) -> SummaryRecord:
+    """The summary of this document. Errors: as for turns."""
+    try:
+        return _summary(body)
+    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
+        raise _damaged("summary") from error
+
+
+def facts_from_bodies(bodies: Iterable[str]) -> list[FactRecord]:
+    """The facts of these documents, in their order. Errors: as for turns."""
+    try:
+        return [_fact(body) for body in bodies]
+    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
+        raise _damaged("fact") from error
+
+
 def thread_from_row(row: ThreadRow) -> ThreadRecord:
     """The thread of a row."""
     thread_id, length, created_us, updated_us, title, user, _ = row
@@ -321,3 +501,26 @@ def cursor_key(cursor: str | None) -> tuple[int, str]:
     if separator and len(changed) <= 19 and changed.isascii() and changed.isdigit():
         return min(int(changed), INTEGER_MAX), checked_thread_id(thread)
     raise InvalidValue("the cursor is not one that a listing gave")
+
+
+# -------------------------------------------------------------------------- full-text search
+
+_QUERY_WORDS_MAX = 32
+
+
+def fact_mark(*names: str) -> str:
+    """One word that stands for `names`, whatever signs they hold."""
+    joined = "".join(f"{len(name)}:{name}" for name in names)
+    return "m" + hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def fact_query(tenant: str, user: str, text: str) -> str | None:
+    """The search for a user's facts that share a word with `text`; None where it has no word.
+
+    Nothing of `text` but letters and digits gets into it, each word within quotes.
+    """
+    words = dict.fromkeys(stem(word) for word in fact_words(text))
+    if not words:
+        return None
+    terms = (f'"{word}"*' for word in list(words)[:_QUERY_WORDS_MAX])
+    return f'(marks : "{fact_mark(tenant, user)}") AND (words : ({" OR ".join(terms)}))'

@@ -12,35 +12,64 @@ import asyncio
 import functools
 import sqlite3
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from turngate.errors import InvalidValue, StoreError, ThreadNotFound, UnknownCall
+from turngate.errors import (
+    FileNotFound,
+    InvalidValue,
+    StoreError,
+    ThreadNotFound,
+    UnknownCall,
+    UnknownFact,
+    UnknownReview,
+)
+from turngate.facts import best_matches
 from turngate.records import (
     CallPage,
     CallRecord,
     Change,
     EventBatch,
+    FactPage,
+    FactRecord,
+    FactState,
+    FilePage,
+    FileRecord,
+    LedgerRow,
     LostCall,
+    OverdueReview,
+    ReviewPage,
+    ReviewRecord,
+    ReviewState,
     Scope,
     Step,
+    SummaryRecord,
     ThreadPage,
     ThreadRecord,
     TurnPage,
 )
 from turngate.stores.changes import store_change
 from turngate.stores.connections import Connect, reading_connection, store_error
-from turngate.stores.group_commit import GroupCommit
+from turngate.stores.files import file_row, remove_file_row, store_file_row
+from turngate.stores.group_commit import Apply, GroupCommit
 from turngate.stores.lock import WriterLock
 from turngate.stores.rows import (
     call_from_row,
     change_rows,
     cursor_after,
     cursor_key,
+    fact_query,
+    facts_from_bodies,
+    files_from_bodies,
+    ledger_from_bodies,
+    reviews_from_bodies,
     steps_from_bodies,
+    summary_from_body,
     thread_from_row,
     turns_from_bodies,
+    unix_us,
 )
 from turngate.stores.statements import (
     ACTIVE_CALL,
@@ -49,8 +78,24 @@ from turngate.stores.statements import (
     CALLS,
     CALLS_OF_THREAD,
     EVENTS,
+    FACT,
+    FACTS,
+    FACTS_FOUND,
+    FILE,
+    FILE_OF_BYTES,
+    FILES,
+    LEARNT,
+    LEDGER,
     LOST_CALLS,
+    NEWEST_SUMMARY,
+    OBJECT_IN_USE,
+    OVERDUE_REVIEWS,
+    REVIEW,
+    REVIEWS,
     STEPS,
+    SUMMARY,
+    TENANTS_WITH_FILES,
+    TEXT,
     THREAD,
     THREAD_LENGTH,
     THREADS,
@@ -63,6 +108,7 @@ __all__ = ["SqliteStore"]
 
 PIECE_ROWS = 100  # read in one go on the event loop
 THREADS_MAX = 1000  # on one page
+FOUND_MAX = 200  # facts that share a word with a query, of which the best are given
 
 
 class SqliteStore:
@@ -126,13 +172,9 @@ class SqliteStore:
         Errors: as in the seam, and `InvalidValue` for an id that the tenant already has, so that
         a change that is sent again is not stored twice.
         """
-        self._check_usable()
-        if self._writer is None:
-            raise StoreError(
-                f"{self._path} is open for reading only", hint="Open it without read_only."
-            )
+        self._check_writable()
         rows = change_rows(scope, change)
-        return await self._writer.submit(functools.partial(store_change, rows=rows))
+        return await self._written(functools.partial(store_change, rows=rows))
 
     # ------------------------------------------------------------------------------ reading
 
@@ -230,6 +272,122 @@ class SqliteStore:
         """The stored events of a call, in their order."""
         return [EventBatch(*row) for row in self._rows(EVENTS, scope.tenant, call)]
 
+    async def review(self, scope: Scope, review: str) -> ReviewRecord:
+        """The review of this id. Errors: `UnknownReview`."""
+        found = self._rows(REVIEW, scope.tenant, review)
+        if not found:
+            raise UnknownReview(review)
+        return reviews_from_bodies(found[0])[0]
+
+    async def reviews(
+        self,
+        scope: Scope,
+        *,
+        call: str | None = None,
+        thread: str | None = None,
+        state: ReviewState | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> ReviewPage:
+        """Reviews (of one call or one thread, in one state), newest first; `limit` 1 to 1000."""
+        if not 1 <= limit <= THREADS_MAX:
+            raise InvalidValue(f"a page of reviews has a limit of 1 to {THREADS_MAX}")
+        if call is not None and thread is not None:
+            raise InvalidValue("reviews are listed of a call or of a thread, not of both")
+        asked = {"call": call, "thread": thread, "state": state}
+        named = {column: value for column, value in asked.items() if value is not None}
+        cursor = cursor_key(after)
+        found = self._rows(REVIEWS[tuple(named)], scope.tenant, *named.values(), *cursor, limit + 1)
+        page = found[:limit]
+        return ReviewPage(
+            reviews=tuple(reviews_from_bodies(body for body, _, _ in page)),
+            next=f"{page[-1][1]}:{page[-1][2]}" if len(found) > limit else None,
+        )
+
+    async def overdue_reviews(self, at: datetime) -> Sequence[OverdueReview]:
+        """Open reviews whose deadline was before `at`, each with its own scope."""
+        overdue: list[OverdueReview] = []
+        above = ("", "")
+        while found := self._rows(OVERDUE_REVIEWS, unix_us(at), *above, PIECE_ROWS):
+            reviews = reviews_from_bodies(body for _, _, body in found)
+            overdue += [
+                OverdueReview(Scope(row[0]), review)
+                for row, review in zip(found, reviews, strict=True)
+            ]
+            above = found[-1][:2]
+            await asyncio.sleep(0)
+        return overdue
+
+    async def ledger(self, scope: Scope, call: str) -> Sequence[LedgerRow]:
+        """The ledger rows of a call, oldest first."""
+        rows = ledger_from_bodies(self._rows(LEDGER, scope.tenant, call))
+        return sorted(rows, key=lambda row: row.created_at)
+
+    async def text(self, scope: Scope, text_hash: str) -> str | None:
+        """The text of this hash that a change has kept, or None."""
+        found = self._rows(TEXT, scope.tenant, text_hash)
+        return str(found[0][0]) if found else None
+
+    async def summary(
+        self, scope: Scope, thread: str, *, version: int | None = None
+    ) -> SummaryRecord | None:
+        """The thread's summary of that version (None: the newest), or None."""
+        if version is None:
+            found = self._rows(NEWEST_SUMMARY, scope.tenant, thread)
+        else:
+            found = self._rows(SUMMARY, scope.tenant, thread, version)
+        return summary_from_body(found[0][0]) if found else None
+
+    async def learnt(self, scope: Scope, thread: str) -> int | None:
+        """The position below which facts were taken from the thread (None: none ever were)."""
+        found = self._rows(LEARNT, scope.tenant, thread)
+        return int(found[0][0]) if found else None
+
+    async def fact(self, scope: Scope, fact: str) -> FactRecord:
+        """The fact of this id. Errors: `UnknownFact`."""
+        found = self._rows(FACT, scope.tenant, fact)
+        if not found:
+            raise UnknownFact(fact)
+        return facts_from_bodies(found[0])[0]
+
+    async def facts(
+        self,
+        scope: Scope,
+        *,
+        user: str | None = None,
+        state: FactState | None = None,
+        thread: str | None = None,
+        turn: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> FactPage:
+        """Facts (of a user or in a state, or from a thread or a turn of it), newest first."""
+        if not 1 <= limit <= THREADS_MAX:
+            raise InvalidValue(f"a page of facts has a limit of 1 to {THREADS_MAX}")
+        asked = {"user": user, "state": state, "thread": thread, "turn": turn}
+        named = {column: value for column, value in asked.items() if value is not None}
+        if tuple(named) not in FACTS:
+            raise InvalidValue("facts are listed by user and state, or by thread and turn")
+        values = (scope.tenant,) * (thread is not None) + tuple(named.values())
+        cursor = cursor_key(after)
+        found = self._rows(FACTS[tuple(named)], scope.tenant, *values, *cursor, limit + 1)
+        page = found[:limit]
+        return FactPage(
+            facts=tuple(facts_from_bodies(body for body, _, _ in page)),
+            next=f"{page[-1][1]}:{page[-1][2]}" if len(found) > limit else None,
+        )
+
+    async def search_facts(
+        self, scope: Scope, *, user: str, query: str, limit: int = 20
+    ) -> Sequence[FactRecord]:
+        """The active facts of the user that share a word with `query`, best first."""
+        search = fact_query(scope.tenant, user, query)
+        if search is None:
+            return ()
+        found = self._rows(FACTS_FOUND, scope.tenant, user, search, scope.tenant, FOUND_MAX)
+        facts = facts_from_bodies(body for (body,) in found)
+        return best_matches(query, facts, limit=limit)
+
     async def lost_calls(self, owner: str) -> Sequence[LostCall]:
         """Active calls of any owner but `owner`, each with its own scope."""
         lost: list[LostCall] = []
@@ -243,7 +401,77 @@ class SqliteStore:
             await asyncio.sleep(0)
         return lost
 
+    # -------------------------------------------------------------------------------- files
+
+    async def add_file(self, scope: Scope, record: FileRecord, *, shared: bool = False) -> bool:
+        """Whether the row is stored: see the seam."""
+        self._check_writable()
+        row = file_row(scope, record)
+        return await self._written(lambda db: store_file_row(db, row, shared=shared)) == 1
+
+    async def remove_file(self, scope: Scope, file: str) -> FileRecord | None:
+        """The removed record, if no file has its object any more. Errors: `FileNotFound`."""
+        self._check_writable()
+        record = await self.file(scope, file)
+        last = await self._written(lambda db: remove_file_row(db, scope, record))
+        return record if last else None
+
+    async def file(self, scope: Scope, file: str) -> FileRecord:
+        """The record of a file. Errors: `FileNotFound`."""
+        found = self._rows(FILE, scope.tenant, file)
+        if not found:
+            raise FileNotFound(file)
+        return files_from_bodies(found[0])[0]
+
+    async def files(self, scope: Scope, *, after: str | None = None, limit: int = 50) -> FilePage:
+        """Files of the tenant, newest first; `limit` 1 to 1000."""
+        if not 1 <= limit <= THREADS_MAX:
+            raise InvalidValue(f"a page of files has a limit of 1 to {THREADS_MAX}")
+        found = self._rows(FILES, scope.tenant, *cursor_key(after), limit + 1)
+        page = found[:limit]
+        return FilePage(
+            files=tuple(files_from_bodies(body for body, _, _ in page)),
+            next=f"{page[-1][1]}:{page[-1][2]}" if len(found) > limit else None,
+        )
+
+    async def file_of_bytes(self, scope: Scope, sha256: str) -> FileRecord | None:
+        """The newest file of the tenant with this hash, or None."""
+        found = self._rows(FILE_OF_BYTES, scope.tenant, sha256)
+        return files_from_bodies(found[0])[0] if found else None
+
+    async def objects_in_use(self, scope: Scope, names: Collection[str]) -> set[str]:
+        """Those of `names` that are the object of a file of the tenant."""
+        used: set[str] = set()
+        for number, name in enumerate(names, 1):
+            if self._rows(OBJECT_IN_USE, scope.tenant, name):
+                used.add(name)
+            if number % PIECE_ROWS == 0:
+                await asyncio.sleep(0)
+        return used
+
+    async def tenants_with_files(self) -> Sequence[Scope]:
+        """Every tenant that has a file."""
+        found: list[Scope] = []
+        above = ""
+        while rows := self._rows(TENANTS_WITH_FILES, above, PIECE_ROWS):
+            found += [Scope(tenant) for (tenant,) in rows]
+            above = rows[-1][0]
+            await asyncio.sleep(0)
+        return found
+
     # ------------------------------------------------------------------------------- pieces
+
+    def _check_writable(self) -> None:
+        self._check_usable()
+        if self._writer is None:
+            raise StoreError(
+                f"{self._path} is open for reading only", hint="Open it without read_only."
+            )
+
+    async def _written(self, apply: Apply) -> int:
+        """What `apply` gives, once it is durable."""
+        assert self._writer is not None, "_check_writable comes first"
+        return await self._writer.submit(apply)
 
     def _rows(self, statement: str, *parameters: str | int) -> list[Any]:
         """All rows of one bounded statement. Errors: `StoreError`."""

@@ -9,30 +9,61 @@ from __future__ import annotations
 
 __all__ = [
     "ACTIVE_CALL",
+    "ADD_FACT_WORDS",
     "BEGIN_OR_MOVE_THREAD",
     "CALL",
     "CALLS",
     "CALLS_OF_THREAD",
     "CALL_BY_KEY",
+    "CALL_IN_REVIEW",
     "CLAIM_THREAD",
+    "DELETE_FACT_SOURCES",
+    "DELETE_SUMMARIES",
     "EVENTS",
+    "FACT",
+    "FACTS",
+    "FACTS_FOUND",
+    "FILE",
+    "FILES",
+    "FILE_OF_BYTES",
     "GUARD_CALL",
     "INSERT_EVENTS",
+    "INSERT_FACT",
+    "INSERT_FACT_SOURCE",
+    "INSERT_FILE",
     "INSERT_LEDGER_ROW",
     "INSERT_STEP",
+    "INSERT_SUMMARY",
     "INSERT_TURN",
+    "KEEP_TEXT",
+    "LEARNT",
+    "LEDGER",
     "LOST_CALLS",
     "MIGRATIONS",
+    "MOVE_LEARNT",
     "MOVE_THREAD",
+    "NEWEST_SUMMARY",
+    "OBJECT_IN_USE",
+    "OVERDUE_REVIEWS",
+    "PUT_REVIEW",
     "RECORD_MIGRATION",
+    "REMOVE_FACT_WORDS",
+    "REMOVE_FILE",
+    "REVIEW",
+    "REVIEWS",
     "SCHEMA_VERSION",
+    "SHARE_FILE",
     "STEPS",
+    "SUMMARY",
+    "TENANTS_WITH_FILES",
+    "TEXT",
     "THREAD",
     "THREADS",
     "THREAD_LENGTH",
     "TURNS",
     "TURN_EXISTS",
     "UPDATE_CALL",
+    "UPDATE_FACT",
 ]
 
 # ---------------------------------------------------------------------------------- schema
@@ -118,6 +149,106 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        "CREATE INDEX calls_review ON calls (tenant, thread) WHERE state = 'review'",
+        """
+        CREATE TABLE reviews (
+            tenant TEXT NOT NULL,
+            id TEXT NOT NULL,
+            call TEXT NOT NULL,
+            thread TEXT NOT NULL,
+            state TEXT NOT NULL,
+            made BIGINT NOT NULL,
+            expires BIGINT,
+            body TEXT NOT NULL,
+            PRIMARY KEY (tenant, id)
+        )
+        """,
+        "CREATE INDEX reviews_made ON reviews (tenant, made, id)",
+        "CREATE INDEX reviews_of_call ON reviews (tenant, call, made, id)",
+        "CREATE INDEX reviews_of_thread ON reviews (tenant, thread, made, id)",
+        "CREATE INDEX reviews_in_state ON reviews (tenant, state, made, id)",
+        "CREATE INDEX ledger_of_call ON ledger (tenant, call)",
+        """
+        CREATE TABLE texts (
+            tenant TEXT NOT NULL,
+            hash TEXT NOT NULL,
+            body TEXT NOT NULL,
+            PRIMARY KEY (tenant, hash)
+        )
+        """,
+        "CREATE INDEX reviews_due ON reviews (tenant, id, expires) WHERE state = 'open'",
+    ),
+    (
+        """
+        CREATE TABLE files (
+            tenant TEXT NOT NULL,
+            id TEXT NOT NULL,
+            sha256 TEXT NOT NULL,
+            object TEXT NOT NULL,
+            made BIGINT NOT NULL,
+            body TEXT NOT NULL,
+            PRIMARY KEY (tenant, id)
+        )
+        """,
+        "CREATE INDEX files_made ON files (tenant, made, id)",
+        "CREATE INDEX files_bytes ON files (tenant, sha256, made)",
+        "CREATE INDEX files_object ON files (tenant, object)",
+    ),
+    (
+        """
+        CREATE TABLE summaries (
+            tenant TEXT NOT NULL,
+            thread TEXT NOT NULL,
+            version BIGINT NOT NULL,
+            upto BIGINT NOT NULL,
+            body TEXT NOT NULL,
+            PRIMARY KEY (tenant, thread, version)
+        )
+        """,
+        """
+        CREATE TABLE learnt (
+            tenant TEXT NOT NULL,
+            thread TEXT NOT NULL,
+            upto BIGINT NOT NULL,
+            PRIMARY KEY (tenant, thread)
+        )
+        """,
+        """
+        CREATE TABLE facts (
+            tenant TEXT NOT NULL,
+            id TEXT NOT NULL,
+            "user" TEXT NOT NULL,
+            state TEXT NOT NULL,
+            revision BIGINT NOT NULL,
+            made BIGINT NOT NULL,
+            body TEXT NOT NULL,
+            PRIMARY KEY (tenant, id)
+        )
+        """,
+        "CREATE INDEX facts_made ON facts (tenant, made, id)",
+        'CREATE INDEX facts_of_user ON facts (tenant, "user", made, id)',
+        "CREATE INDEX facts_in_state ON facts (tenant, state, made, id)",
+        'CREATE INDEX facts_of_user_in_state ON facts (tenant, "user", state, made, id)',
+        """
+        CREATE TABLE fact_sources (
+            tenant TEXT NOT NULL,
+            thread TEXT NOT NULL,
+            turn TEXT NOT NULL,
+            fact TEXT NOT NULL,
+            PRIMARY KEY (tenant, thread, turn, fact)
+        )
+        """,
+        "CREATE INDEX sources_of_fact ON fact_sources (tenant, fact)",
+        # The full text of active facts, for this database alone. `marks` are two words: one stands
+        # for the tenant and its user, one for the fact, so that a search walks the words of one
+        # user, and no other user's texts weigh in.
+        """
+        CREATE VIRTUAL TABLE fact_words USING fts5(
+            tenant UNINDEXED, fact UNINDEXED, marks, words, detail = column
+        )
+        """,
+    ),
 )
 
 SCHEMA_VERSION = "SELECT max(version) FROM turngate_schema"
@@ -192,22 +323,24 @@ VALUES (
 ON CONFLICT DO NOTHING
 """
 
+CALL_IN_REVIEW = "SELECT id FROM calls WHERE tenant = ? AND thread = ? AND state = 'review'"
+
 # It changes nothing, but takes the row's lock in every database. Parameters: those of the guard.
 GUARD_CALL = """
 UPDATE calls SET epoch = epoch
-WHERE tenant = ? AND id = ? AND thread = ? AND owner = ? AND epoch = ? AND state = 'active'
+WHERE tenant = ? AND id = ? AND thread = ? AND owner = ? AND epoch = ? AND state = ?
 """
 
 # The first turn that the call adds will stand at the thread's present end: it runs before the
 # thread is moved. Parameters: state, owner, epoch, key, number of turns, tenant, thread, body, and
-# those of the guard: tenant, id, thread, owner, epoch.
+# those of the guard: tenant, id, thread, owner, epoch, state.
 UPDATE_CALL = """
 UPDATE calls
 SET state = ?, owner = ?, epoch = ?, key = ?,
     first = CASE WHEN ? > 0 THEN coalesce(
         (SELECT t.length FROM threads t WHERE t.tenant = ? AND t.id = ?), 0) END,
     body = ?
-WHERE tenant = ? AND id = ? AND thread = ? AND owner = ? AND epoch = ? AND state = 'active'
+WHERE tenant = ? AND id = ? AND thread = ? AND owner = ? AND epoch = ? AND state = ?
 """
 
 CALL = "SELECT body, first FROM calls WHERE tenant = ? AND id = ?"
@@ -236,6 +369,16 @@ WHERE state = 'active' AND owner <> ? AND (tenant, thread) > (?, ?)
 ORDER BY tenant, thread LIMIT ?
 """
 
+LEDGER = "SELECT body FROM ledger WHERE tenant = ? AND call = ?"
+
+# ----------------------------------------------------------------------------------- texts
+
+KEEP_TEXT = """
+INSERT INTO texts (tenant, hash, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+"""
+
+TEXT = "SELECT body FROM texts WHERE tenant = ? AND hash = ?"
+
 INSERT_LEDGER_ROW = "INSERT INTO ledger (tenant, id, call, body) VALUES (?, ?, ?, ?)"
 
 # ------------------------------------------------------------------------ steps and events
@@ -247,3 +390,149 @@ STEPS = "SELECT body FROM steps WHERE tenant = ? AND call = ? ORDER BY number"
 INSERT_EVENTS = "INSERT INTO events (tenant, call, first, body) VALUES (?, ?, ?, ?)"
 
 EVENTS = "SELECT first, body FROM events WHERE tenant = ? AND call = ? ORDER BY first"
+
+# --------------------------------------------------------------------------------- reviews
+
+# Whoever writes a review holds the guard of its call, so a row is replaced by its call's owner.
+# Parameters: tenant, id, call, thread, state, tenant, expires, body, call.
+PUT_REVIEW = """
+INSERT INTO reviews (tenant, id, call, thread, state, made, expires, body)
+VALUES (
+    ?, ?, ?, ?, ?, (SELECT coalesce(max(r.made), 0) + 1 FROM reviews r WHERE r.tenant = ?), ?, ?
+)
+ON CONFLICT (tenant, id) DO UPDATE
+SET state = excluded.state, expires = excluded.expires, body = excluded.body
+WHERE reviews.call = ?
+"""
+
+REVIEW = "SELECT body FROM reviews WHERE tenant = ? AND id = ?"
+
+_REVIEWS = "SELECT body, made, id FROM reviews WHERE tenant = ?"
+_PAGE = " AND (made, id) < (?, ?) ORDER BY made DESC, id DESC LIMIT ?"
+
+# By the columns that are asked for, each with an index. Parameters: tenant, their values, then the
+# cursor (made, id) below which the page begins, then the limit.
+REVIEWS = {
+    (): _REVIEWS + _PAGE,
+    ("state",): _REVIEWS + " AND state = ?" + _PAGE,
+    ("call",): _REVIEWS + " AND call = ?" + _PAGE,
+    ("call", "state"): _REVIEWS + " AND call = ? AND state = ?" + _PAGE,
+    ("thread",): _REVIEWS + " AND thread = ?" + _PAGE,
+    ("thread", "state"): _REVIEWS + " AND thread = ? AND state = ?" + _PAGE,
+}
+
+# Parameters: the time, then (tenant, id) above which the piece begins, then the limit.
+OVERDUE_REVIEWS = """
+SELECT tenant, id, body FROM reviews
+WHERE state = 'open' AND expires < ? AND (tenant, id) > (?, ?)
+ORDER BY tenant, id LIMIT ?
+"""
+
+# ----------------------------------------------------------------------------------- files
+
+# Nothing is inserted where the id is taken. Parameters: tenant, id, sha256, object, tenant, body.
+INSERT_FILE = """
+INSERT INTO files (tenant, id, sha256, object, made, body)
+VALUES (?, ?, ?, ?, (SELECT coalesce(max(f.made), 0) + 1 FROM files f WHERE f.tenant = ?), ?)
+ON CONFLICT DO NOTHING
+"""
+
+# Nothing is inserted where no file has the object. Parameters: tenant, id, sha256, object, tenant,
+# body, and tenant, object.
+SHARE_FILE = """
+INSERT INTO files (tenant, id, sha256, object, made, body)
+SELECT ?, ?, ?, ?, (SELECT coalesce(max(f.made), 0) + 1 FROM files f WHERE f.tenant = ?), ?
+WHERE EXISTS (SELECT 1 FROM files f WHERE f.tenant = ? AND f.object = ?)
+ON CONFLICT DO NOTHING
+"""
+
+REMOVE_FILE = "DELETE FROM files WHERE tenant = ? AND id = ?"
+
+FILE = "SELECT body FROM files WHERE tenant = ? AND id = ?"
+
+FILE_OF_BYTES = """
+SELECT body FROM files WHERE tenant = ? AND sha256 = ? ORDER BY made DESC LIMIT 1
+"""
+
+OBJECT_IN_USE = "SELECT 1 FROM files WHERE tenant = ? AND object = ? LIMIT 1"
+
+# Parameters: tenant, then the cursor (made, id) below which the page begins, then the limit.
+FILES = """
+SELECT body, made, id FROM files WHERE tenant = ? AND (made, id) < (?, ?)
+ORDER BY made DESC, id DESC LIMIT ?
+"""
+
+# Parameters: the tenant above which the piece begins, then the limit.
+TENANTS_WITH_FILES = "SELECT DISTINCT tenant FROM files WHERE tenant > ? ORDER BY tenant LIMIT ?"
+
+# ------------------------------------------------------------------------ what is remembered
+
+INSERT_SUMMARY = """
+INSERT INTO summaries (tenant, thread, version, upto, body) VALUES (?, ?, ?, ?, ?)
+"""
+
+DELETE_SUMMARIES = "DELETE FROM summaries WHERE tenant = ? AND thread = ? AND upto > ?"
+
+SUMMARY = "SELECT body FROM summaries WHERE tenant = ? AND thread = ? AND version = ?"
+
+NEWEST_SUMMARY = """
+SELECT body, version, upto FROM summaries WHERE tenant = ? AND thread = ?
+ORDER BY version DESC LIMIT 1
+"""
+
+LEARNT = "SELECT upto FROM learnt WHERE tenant = ? AND thread = ?"
+
+# Nothing changes where the positions were moved meanwhile. Parameters: tenant, thread, upto, the
+# position where the last ones ended.
+MOVE_LEARNT = """
+INSERT INTO learnt (tenant, thread, upto) VALUES (?, ?, ?)
+ON CONFLICT (tenant, thread) DO UPDATE SET upto = excluded.upto WHERE learnt.upto = ?
+"""
+
+# Parameters: tenant, id, user, state, tenant, body.
+INSERT_FACT = """
+INSERT INTO facts (tenant, id, "user", state, revision, made, body)
+VALUES (
+    ?, ?, ?, ?, 0, (SELECT coalesce(max(f.made), 0) + 1 FROM facts f WHERE f.tenant = ?), ?
+)
+ON CONFLICT DO NOTHING
+"""
+
+# Parameters: state, revision, body, tenant, id, user, the revision before.
+UPDATE_FACT = """
+UPDATE facts SET state = ?, revision = ?, body = ?
+WHERE tenant = ? AND id = ? AND "user" = ? AND revision = ?
+"""
+
+DELETE_FACT_SOURCES = "DELETE FROM fact_sources WHERE tenant = ? AND fact = ?"
+
+INSERT_FACT_SOURCE = "INSERT INTO fact_sources (tenant, thread, turn, fact) VALUES (?, ?, ?, ?)"
+
+FACT = "SELECT body FROM facts WHERE tenant = ? AND id = ?"
+
+_FACTS = "SELECT body, made, id FROM facts WHERE tenant = ?"
+_SOURCES = " AND id IN (SELECT s.fact FROM fact_sources s WHERE s.tenant = ? AND s.thread = ?"
+
+# As for reviews. Those of a thread or a turn have the tenant again before these.
+FACTS = {
+    (): _FACTS + _PAGE,
+    ("state",): _FACTS + " AND state = ?" + _PAGE,
+    ("user",): _FACTS + ' AND "user" = ?' + _PAGE,
+    ("user", "state"): _FACTS + ' AND "user" = ? AND state = ?' + _PAGE,
+    ("thread",): _FACTS + _SOURCES + ")" + _PAGE,
+    ("thread", "turn"): _FACTS + _SOURCES + " AND s.turn = ?)" + _PAGE,
+}
+
+REMOVE_FACT_WORDS = "DELETE FROM fact_words WHERE tenant = ? AND fact_words MATCH ?"
+
+ADD_FACT_WORDS = "INSERT INTO fact_words (tenant, fact, marks, words) VALUES (?, ?, ?, ?)"
+
+# The index only finds candidates: whose they are, and in what state, is asked of the facts.
+# Parameters: tenant, user, the search, tenant, limit.
+FACTS_FOUND = """
+SELECT body FROM facts
+WHERE tenant = ? AND "user" = ? AND state = 'active' AND id IN (
+    SELECT w.fact FROM fact_words w WHERE w.fact_words MATCH ? AND w.tenant = ?
+)
+ORDER BY made DESC, id DESC LIMIT ?
+"""

@@ -94,7 +94,7 @@ def test_runs_are_listed_newest_first(lost: CommandLine) -> None:
     assert [run["thread"] for run in lost.json("runs", "list", "--limit", "1")["runs"]] == ["mail"]
     assert lost.json("runs", "list", "--tenant", "acme") == {"runs": []}
     shown = lost.run("runs", "list")
-    assert shown.stdout.split()[:4] == ["run", "thread", "begun", "state"]
+    assert shown.stdout.split()[:5] == ["run", "kind", "thread", "begun", "state"]
 
 
 def test_a_run_is_shown_with_its_steps(lost: CommandLine) -> None:

@@ -188,7 +188,7 @@ BAD_TOOLS: list[tuple[FunctionTool, str, str, bool]] = [
     (is_cancelled, "{}", "cancelled", True),
     (gives_bytes, "{}", "no JSON", True),
     (gives_nan, "{}", "no JSON", True),
-    (gives_much, "{}", "xxxxxxxxxx\n[15 more characters were cut]", False),
+    (gives_much, "{}", "xxxxxxxxxx\n[15 more characters were cut", False),
 ]
 
 

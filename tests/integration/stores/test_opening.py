@@ -13,18 +13,33 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.store_values import AT, A, B, append, texts, thread_ids
+from tests.conformance.store_values import (
+    AT,
+    A,
+    B,
+    append,
+    guard,
+    in_state,
+    review_record,
+    texts,
+    thread_ids,
+)
 from tests.integration.stores.faulty import connections, driver_error
 from tests.integration.stores.raw import content, entries, raw_rows, write
+from turngate import open_gateway, tool
 from turngate.errors import StoreError, StoreInUse
-from turngate.records import Change
+from turngate.records import Change, LostCall, ReviewPage
 from turngate.stores import connections as connections_module
 from turngate.stores.connections import migrate, schema_version
 from turngate.stores.sqlite import SqliteStore
 from turngate.stores.statements import MIGRATIONS
+from turngate.testing import ScriptedProvider
 from turngate.turns import Turn
 
 OLDEST = Path(__file__).with_name("schema_1.sql")
+SECOND = Path(__file__).with_name("schema_2.sql")  # by the steps and the calls of version 2
+
+OLD_TABLES = ("threads", "turns", "calls", "ledger", "steps", "events")
 
 # A step as a later version may have it: additive, with a value for the rows that are there.
 NEXT_STEP = (
@@ -85,6 +100,92 @@ async def test_the_oldest_schema_opens_with_its_rows(path: Path) -> None:
     await store.aclose()
     after = raw_rows(path, "SELECT tenant, thread, position, id, body FROM turns ORDER BY 1, 2, 3")
     assert [row for row in after if row in before] == before
+
+
+async def test_the_second_schema_opens_with_its_rows(path: Path) -> None:
+    """[S28] Calls, steps, events and keys of before are read, and may be held for a review."""
+    database_from(SECOND, path)
+    before = {table: raw_rows(path, f"SELECT * FROM {table}") for table in OLD_TABLES}
+    store = await SqliteStore.open(path)
+    found = await all_turns(store)
+    assert {thread: len(turns) for thread, turns in found.items()} == {
+        "acme/support-42": 6,
+        "acme/keyed": 2,
+        "bolt/support-42": 2,
+    }
+    calls = (await store.calls(A)).calls
+    assert [(call.thread, call.kind, call.state) for call in calls] == [
+        ("lost", "run", "active"),
+        ("keyed", "ask", "answered"),
+        ("support-42", "run", "answered"),
+        ("support-42", "ask", "answered"),
+    ]
+    lost, keyed, run, _ = calls
+    assert (run.first, run.added, run.earlier, run.checks, run.placed) == (2, 4, (), (), None)
+    assert await store.call_by_key(A, "k1") == keyed
+    assert [step.kind for step in await store.steps(A, lost.id)] == [
+        "model",
+        "tool_start",
+        "tool_result",
+    ]
+    assert await store.events(A, run.id) != []
+    assert await store.lost_calls("boot_new") == [LostCall(A, lost)]
+    assert await store.reviews(A) == ReviewPage(reviews=())
+    assert {table: raw_rows(path, f"SELECT * FROM {table}") for table in OLD_TABLES} == before
+
+    review = review_record(lost)
+    held = in_state(lost, "review")
+    change = Change(thread="lost", at=AT, guard=guard(lost), update=held, reviews=(review,))
+    await store.commit(A, change)
+    await store.aclose()
+    store = await SqliteStore.open(path)
+    assert (await store.reviews(A, thread="lost")).reviews == (review,)
+    assert await store.call(A, lost.id) == held
+    await store.aclose()
+
+
+async def test_a_run_of_the_second_schema_goes_on(path: Path) -> None:
+    """[S28] A run that died before the upgrade is answered after it, from its journal."""
+    database_from(SECOND, path)
+
+    @tool(effect="safe")
+    async def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    provider = ScriptedProvider(["It is 8."])
+    async with open_gateway(path, provider=provider, tools=[double]) as gateway:
+        acme = gateway.tenant("acme")
+        (record,) = (await acme.calls(thread="lost")).calls
+        outcome = await acme.call(record.id).outcome()
+        turns = (await acme.thread("lost").turns()).turns
+    assert outcome.expect().text == "It is 8."
+    assert [turn.role for turn in turns] == ["user", "assistant", "tool", "assistant"]
+    assert outcome.turns == turns
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("statement", range(len(MIGRATIONS[2]) + 2))
+def test_the_step_of_reviews_that_is_cut_goes_on_later(path: Path, statement: int) -> None:
+    """[S28] Cut at any statement, it leaves the second schema with its rows as they were."""
+    database_from(SECOND, path)
+    before = dump_of(path)
+    seen: list[str] = []
+
+    def fail(text: str, db: sqlite3.Connection) -> None:
+        if text == "BEGIN IMMEDIATE" or (seen and text != "ROLLBACK"):
+            seen.append(text)
+        if len(seen) == statement + 2:
+            seen.append("once")
+            raise driver_error("SQLITE_FULL", "database or disk is full")
+
+    with closing(connections(fail)(str(path), isolation_level=None)) as db:
+        with pytest.raises(sqlite3.OperationalError):
+            migrate(db, path)
+        assert schema_version(db) == 2
+        assert list(db.iterdump()) == before
+        migrate(db, path)
+        assert schema_version(db) == len(MIGRATIONS)
 
 
 async def test_a_step_keeps_the_rows_and_runs_once(

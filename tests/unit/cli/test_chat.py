@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Self, cast
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -16,12 +17,23 @@ from turngate.cli.chat import JsonVoice, PersonVoice, Voice, command_for, conver
 from turngate.cli.loop import LoopThread
 from turngate.completion import CallOptions
 from turngate.errors import ProviderError, TurngateError
-from turngate.gateway import Answered, CallStream, Event, Incomplete, Outcome, Thread
-from turngate.gateway.events import ReasoningEvent, Settled, TextEvent, ToolEnded, ToolStarted
+from turngate.gateway import (
+    Answered,
+    AwaitingReview,
+    Blocked,
+    CallStream,
+    Event,
+    Incomplete,
+    Outcome,
+    Thread,
+)
+from turngate.gateway.events import Held, ReasoningEvent, Settled, TextEvent, ToolEnded, ToolStarted
 from turngate.records import TurnPage
 from turngate.values import Usage
 
 ANSWERED = Answered(call_id="call_1", text="Hello", turns=(), usage=None)
+WAITING = AwaitingReview(call_id="call_1", reviews=("review_1", "review_2"), turns=(), usage=None)
+BLOCKED = Blocked(call_id="call_1", by="pii", rule="card", turns=(), usage=None)
 STOPPED = Incomplete(call_id="call_1", reason="cancelled", text="Hel", turns=(), usage=None)
 OPTIONS = CallOptions()
 FACTS = {"thread": "t", "length": 0, "tenant": "local", "db": "turngate.db", "model": None}
@@ -251,6 +263,8 @@ def test_a_persons_terminal_is_written_only_what_is_visible() -> None:
         (incomplete("content_filter"), False, "Cut off (content_filter). What was said is kept."),
         (incomplete("network"), False, "Cut off (network). What was said is kept."),
         (None, True, "Stopped before the question was sent."),
+        (WAITING, False, "A person decides on it first: review_1, review_2"),
+        (BLOCKED, False, "Blocked by pii (card). Nothing is kept."),
     ],
 )
 def test_an_answer_that_is_not_whole_is_said_to_be(
@@ -262,6 +276,17 @@ def test_an_answer_that_is_not_whole_is_said_to_be(
     assert note in shown.getvalue()
     told(Voice(), outcome, stopped=stopped)
     assert note in capsys.readouterr().err
+
+
+def test_a_blocked_answer_leaves_its_question(page: TurnPage) -> None:
+    """What is kept is told for a blocked answer as for one that was cut; a hold is one line."""
+    voice, shown = person()
+    voice.asked("hi")
+    voice.event(Held())
+    voice.event(TextEvent("Hello"))
+    voice.ended(msgspec.structs.replace(BLOCKED, turns=page.turns[:1]), stopped=False, seconds=0)
+    assert "model   (held back until it is judged)\n        Hello\n" in shown.getvalue()
+    assert "Blocked by pii (card). The question is kept." in shown.getvalue()
 
 
 def test_calls_that_nobody_runs_are_named(page: TurnPage) -> None:
@@ -284,22 +309,30 @@ def test_a_program_gets_one_object_a_line(capsys: pytest.CaptureFixture[str]) ->
     told(JsonVoice(), ANSWERED)
     told(JsonVoice(), incomplete("length"))
     told(JsonVoice(), None, stopped=True)
+    told(JsonVoice(), WAITING)
+    told(JsonVoice(), BLOCKED)
     events: list[dict[str, Any]] = [
         json.loads(line) for line in capsys.readouterr().out.splitlines()
     ]
     kinds = ["opened", "asked", "reasoning", "tool_started", "tool_ended"]
     kinds += ["text", "text", "settled"]
-    assert [event["type"] for event in events] == kinds * 3
+    assert [event["type"] for event in events] == kinds * 5
     assert events[0] == {"type": "opened", **FACTS}
     assert events[5] == {"type": "text", "text": "Hel\x1b[2J"}
     ends = [event for event in events if event["type"] == "settled"]
     assert {frozenset(end) for end in ends} == {
-        frozenset({"type", "kind", "reason", "call_id", "text", "turns", "usage"})
+        frozenset(
+            {"type", "kind", "reason", "by", "rule", "reviews", "call_id", "text", "turns", "usage"}
+        )
     }
+    assert ends[3]["reviews"] == ["review_1", "review_2"]
+    assert (ends[4]["by"], ends[4]["rule"]) == ("pii", "card")
     assert [(end["kind"], end["reason"]) for end in ends] == [
         ("answered", None),
         ("incomplete", "length"),
         ("incomplete", "cancelled"),
+        ("awaiting_review", None),
+        ("blocked", None),
     ]
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
+from turngate.cli import commands, show
 from turngate.cli import main as entry
-from turngate.cli import show
 from turngate.errors import ThreadNotFound
 
 RUNS = ["runs list", "runs show", "runs cancel", "runs resume"]
-COMMANDS = ["demo", "chat", "threads", "show", *RUNS]
+DECISIONS = ["reviews approve", "reviews edit", "reviews reject", "reviews retry"]
+REVIEWS = ["reviews list", "reviews show", *DECISIONS, "reviews decide", "reviews export"]
+FACTS = [
+    f"facts {name}" for name in ("list", "add", "edit", "approve", "reject", "forget", "history")
+]
+FILES = [f"files {name}" for name in ("list", "put", "get", "delete", "sweep")]
+COMMANDS = ["demo", "chat", "threads", "show", "explain", *RUNS, *REVIEWS, *FILES, *FACTS]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -23,8 +31,8 @@ def test_every_command_has_help_with_examples(
     assert entry.main([*command.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"turngate {command}" in shown.partition("Examples")[2]
-    # Resuming is for every tenant of the file.
-    assert "'local'" in shown or command == "runs resume"
+    # Resuming and sweeping are for every tenant of the file.
+    assert "'local'" in shown or command in ("runs resume", "files sweep")
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,6 +58,12 @@ def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ["runs", "cancel"],
         [],
         ["runs"],
+        ["explain"],
+        ["explain", "c", "--model-call", "0"],
+        ["reviews", "retry", "r", "--by", "ann"],
+        ["files"],
+        ["files", "put"],
+        ["files", "sweep", "--older-than", "0.5"],
     ],
 )
 def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,3 +133,22 @@ def test_missing_parts_are_named_in_one_line(missing: str) -> None:
     assert ended.stdout == ""
     assert "pip install 'turngate[cli]'" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_every_command_has_the_options_of_its_function() -> None:
+    """What a command hands on by name is what the function behind it takes."""
+    groups = [group.typer_instance for group in commands.app.registered_groups]
+    registered = [
+        command.callback
+        for group in (commands.app, *groups)
+        if group is not None
+        for command in group.registered_commands
+    ]
+    assert len(registered) == len(COMMANDS)
+    for callback in registered:
+        assert callback is not None
+        bound = inspect.getclosurevars(callback).nonlocals
+        module, function = bound["target"].split(".")
+        called = getattr(import_module(f"turngate.cli.{module}"), function)
+        options = [*inspect.signature(callback).parameters, *bound["fixed"]]
+        inspect.signature(called).bind(**dict.fromkeys(options))

@@ -15,6 +15,7 @@ from turngate.cli.terminal import (
     out_console,
     print_block,
     print_json,
+    revealed,
     say,
     visible,
 )
@@ -47,6 +48,29 @@ def test_visible_drops_what_steers_a_terminal(text: str, shown: str) -> None:
 def test_visible_of_pieces_is_visible_of_the_whole(pieces: list[str]) -> None:
     """A stream may cut the text anywhere, an escape sequence included."""
     assert "".join(map(visible, pieces)) == visible("".join(pieces))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\nin café 東京 👋", "plain\ttext\nin café 東京 👋"),
+        ("a\u202ereversed\u2066", "a\\u202ereversed\\u2066"),
+        ("zero\u200bwidth\u00ad\ufeff", "zero\\u200bwidth\\xad\\ufeff"),
+        ("\x1b[2J\r\x00\x9b", "\\x1b[2J\\r\\x00\\x9b"),
+        ("tag\U000e0041 \ufe0f\U000e0100", "tag\\U000e0041 \\ufe0f\\U000e0100"),
+        ("filler\u3164\u2800", "filler\\u3164\\u2800"),
+        ("line\u2028break \ud83d", "line\\u2028break \\ud83d"),
+    ],
+)
+def test_revealed_escapes_what_is_not_seen(text: str, shown: str) -> None:
+    """What a person has to approve hides nothing, and what is seen stays as it is."""
+    assert revealed(text) == shown
+
+
+@given(st.text())
+def test_what_is_revealed_can_be_shown(text: str) -> None:
+    """Nothing of it is dropped on its way to the terminal."""
+    assert visible(revealed(text)) == revealed(text)
 
 
 def test_what_is_said_is_no_markup_and_no_control() -> None:
