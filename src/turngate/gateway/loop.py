@@ -53,7 +53,7 @@ from turngate.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from turngate.protocols import Tool
 from turngate.records import CallRecord, Receipt, ReviewRecord, Scope, ToolContext
 from turngate.results import ModelResult
-from turngate.values import FileRef
+from turngate.values import FileRef, Usage
 
 __all__ = ["LEFT", "Run", "drive", "execute_ask", "execute_run"]
 
@@ -302,7 +302,15 @@ async def _asked(run: Run) -> ModelResult:
     result = storable_result(await run.deps.llm.complete(request, observe=observe))
     if result.usage is not None:
         run.deps.counter.learn(request, result.usage, model=result.model)
+        _grow_budget(run, result.usage)
     return result
+
+
+def _grow_budget(run: Run, usage: Usage) -> None:
+    """Let a budget that a refusal taught grow by a tenth where a request near it has passed."""
+    learned, model = run.deps.learned_context, _model_of(run)
+    if model in learned and usage.input_tokens > learned[model] * 3 // 4:
+        learned[model] += learned[model] // 10
 
 
 def _request(run: Run) -> tuple[ChatRequest, Receipt]:

@@ -244,3 +244,16 @@ async def test_usage_calibrates_the_estimate(opened: Opener) -> None:
         known = gateway.deps.counter.count_text("some words to count " * 40, model="m1")
     assert known != other
     assert before > 0
+
+
+async def test_taught_budget_grows_again(opened: Opener) -> None:
+    """Requests near a budget that a refusal taught pass, and let it grow; short ones do not."""
+    usage = Usage(input_tokens=90, output_tokens=1)
+    script: list[Any] = ["ok", StreamEnd("stop", usage=usage, model="m1")]
+    async with opened(script, model="m1") as (gateway, _):
+        gateway.deps.learned_context["m1"] = 100
+        await gateway.tenant("acme").thread("t").ask("hello")
+        assert gateway.deps.learned_context["m1"] == 110
+        gateway.deps.learned_context["m1"] = 1000
+        await gateway.tenant("acme").thread("t").ask("hello")
+        assert gateway.deps.learned_context["m1"] == 1000
