@@ -36,6 +36,10 @@ def test_target_demands_nothing_by_itself() -> None:
         "user_first": False,
         "replay_reasoning": None,
         "system_role": "system",
+        "images": True,
+        "audio": False,
+        "files": False,
+        "text_with_files": False,
     }
 
 

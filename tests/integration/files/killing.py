@@ -64,9 +64,15 @@ def watched(hit: Callable[[str], None]) -> None:
         await inner_synced(self, key)
         hit("upload.synced" if key.startswith("uploads/") else "object.kept")
 
+    inner_rename = obstore.rename
+
+    def rename(*arguments: Any) -> None:
+        inner_rename(*arguments)
+        hit("object.renamed")
+
     ObjectFiles._synced = synced  # type: ignore[method-assign]
+    obstore.rename = rename  # type: ignore[assignment]  # it is called by place alone
     around(ObjectFiles, "_uploaded", after="upload.closed")
-    around(obstore, "rename", after="object.renamed")
     around(SqliteStore, "add_file", before="row.before", after="row.after")
     around(SqliteStore, "remove_file", before="removal.before", after="removal.after")
     around(ObjectFiles, "delete", after="object.deleted")
