@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 FACT_CHARS_MAX = 240
-LIVE = ("active", "proposed")
 
 # ── words ────────────────────────────────────────────────────────────────────────────────────
 
@@ -221,7 +220,7 @@ def _same(facts: Iterable[FactRecord], new: FactRecord) -> FactRecord | None:
         fact
         for fact in facts
         if fact.user == new.user
-        and fact.state in (*LIVE, "rejected")
+        and fact.state in ("active", "proposed", "rejected")
         and (fact.kind == new.kind or (fact.trusted and not new.trusted))
         and fact_key(fact.text) == key
     ]

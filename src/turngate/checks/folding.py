@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 from unicodedata import category, normalize
 
 __all__ = ["Folded", "folded"]
@@ -70,20 +70,17 @@ _UNSPACED_RANGES = (
 )
 
 
-class Folded:
+class Folded(NamedTuple):
     """A folded text, and where each of its characters comes from.
 
     Shapes: the character at index i of `text` comes from `source` between ``starts[i]`` and
     ``ends[i]``; all characters of one cluster have the same two.
     """
 
-    __slots__ = ("ends", "source", "starts", "text")
-
-    def __init__(self, source: str, text: str, starts: list[int], ends: list[int]) -> None:
-        self.source = source
-        self.text = text
-        self.starts = starts
-        self.ends = ends
+    source: str
+    text: str
+    starts: list[int]
+    ends: list[int]
 
     def is_edge(self, index: int) -> bool:
         """Whether a word may begin or end just before the character at `index`.

@@ -31,8 +31,6 @@ from turngate.gateway import (
 )
 from turngate.records import Scope, checked_thread_id
 
-__all__ = ["PersonVoice", "chat_options", "command_for", "converse", "followed", "run_chat"]
-
 _LABEL = "{:<8}"
 _EMBEDDED_TOKENS_MAX = 256
 _KINDS: dict[type, str] = {
@@ -68,7 +66,8 @@ def run_chat(
         options = chat_options(endpoint, max_tokens)
         if isinstance(voice, PersonVoice):
             return voice.chat(loop, handle, options, db=db, tenant=tenant)
-        return converse(loop, handle, _piped_prompts(), voice, options=options)
+        prompts = (line.removesuffix("\n") for line in sys.stdin if line.strip())
+        return converse(loop, handle, prompts, voice, options=options)
 
 
 def chat_options(endpoint: Endpoint, max_tokens: int | None = None) -> CallOptions:
@@ -94,12 +93,6 @@ def _typed_prompts() -> Iterator[str]:
             return
         if line.strip():
             yield line
-
-
-def _piped_prompts() -> Iterator[str]:
-    for line in sys.stdin:
-        if line.strip():
-            yield line.removesuffix("\n")
 
 
 def command_for(command: str, thread: str, *, db: str, tenant: str = "local") -> str:
@@ -212,9 +205,7 @@ class JsonVoice(Voice):
         print_json({"type": "asked", "text": prompt})
 
     def event(self, event: Event) -> None:
-        if not isinstance(
-            event, events.Settled
-        ):  # `ended` says it, also of a call that was stopped
+        if not isinstance(event, events.Settled):  # `ended` says it, also where one was stopped
             print_json(msgspec.to_builtins(event))
 
     def ended(self, outcome: Outcome | None, *, stopped: bool, seconds: float) -> None:

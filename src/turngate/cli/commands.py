@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
-
-__all__ = ["app"]
 
 _SETTINGS: dict[str, Any] = {
     "no_args_is_help": True,
@@ -98,12 +97,12 @@ Form = Callable[..., None]
 
 
 def _command(
-    name: str, target: str, group: typer.Typer = app, **fixed: str
+    name: str, target: str, group: typer.Typer = app, *, also: Form | None = None, **fixed: str
 ) -> Callable[[Form], Form]:
     """Make a command of a function's signature and docstring, which are its options and its help.
 
-    `target` is called with those options, and `fixed`, and gives the exit code: a function of a
-    module of this package, which is imported then.
+    `also` has further options. `target` is called with all of them, and `fixed`, and may give an
+    exit code (None: 0): a function of a module of this package, which is imported then.
     """
 
     def register(form: Form) -> Form:
@@ -114,14 +113,50 @@ def _command(
             def body() -> int:
                 module, function = target.split(".")
                 called = getattr(import_module(f"turngate.cli.{module}"), function)
-                return int(called(**options, **fixed))
+                return called(**options, **fixed) or 0
 
             raise typer.Exit(ended(body, as_json=options.get("as_json", False)))
 
+        if also is not None:
+            forms = (inspect.signature(each, eval_str=True) for each in (form, also))
+            options = [option for each in forms for option in each.parameters.values()]
+            run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+            run.__annotations__ = {option.name: option.annotation for option in options}
         group.command(name)(run)
         return form
 
     return register
+
+
+# Options that several commands have, each after its own.
+
+
+def _listed(
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    limit: Limit = 50,
+    after: After = None,
+    as_json: Json = False,
+) -> None: ...
+
+
+def _stored(
+    tenant: Tenant = _LOCAL, db: Db = _DB, files: Place = None, as_json: Json = False
+) -> None: ...
+
+
+def _mended(
+    by: By = None, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False
+) -> None: ...
+
+
+def _decided(
+    by: By = None,
+    why: Why = None,
+    tenant: Tenant = _LOCAL,
+    db: Db = _DB,
+    as_json: Json = False,
+) -> None: ...
 
 
 def _version(wanted: bool) -> None:
@@ -195,14 +230,8 @@ def _chat(
     """
 
 
-@_command("threads", "show.run_threads")
-def _threads(
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    limit: Limit = 50,
-    after: After = None,
-    as_json: Json = False,
-) -> None:
+@_command("threads", "show.run_threads", also=_listed)
+def _threads() -> None:
     """List the threads of a tenant, last changed first, also beside a program that writes them.
 
     [bold]Examples[/bold]
@@ -228,16 +257,9 @@ def _show(
     """
 
 
-@_command("explain", "explain.run_explain")
+@_command("explain", "explain.run_explain", also=_stored)
 def _explain(
-    call: CallId,
-    model_call: Number = None,
-    diff: Other = None,
-    turns: Lines = False,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    files: Place = None,
-    as_json: Json = False,
+    call: CallId, model_call: Number = None, diff: Other = None, turns: Lines = False
 ) -> None:
     """Show what the model calls of an ask or run were shown, what was left out, and why.
 
@@ -297,16 +319,8 @@ def _runs_resume(db: Db = _DB, url: Url = None, model: Model = None, as_json: Js
     """
 
 
-@_command("list", "reviews.run_list", reviews_app)
-def _reviews_list(
-    thread: OfThread = None,
-    state: State = "open",
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    limit: Limit = 50,
-    after: After = None,
-    as_json: Json = False,
-) -> None:
+@_command("list", "reviews.run_list", reviews_app, also=_listed)
+def _reviews_list(thread: OfThread = None, state: State = "open") -> None:
     """List what waits for a person, newest first, also beside a program that writes the file.
 
     [bold]Examples[/bold]
@@ -326,15 +340,8 @@ def _reviews_show(
     """
 
 
-@_command("approve", "reviews.run_decision", reviews_app, action="approve")
-def _reviews_approve(
-    review: ReviewId,
-    by: By = None,
-    why: Why = None,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    as_json: Json = False,
-) -> None:
+@_command("approve", "reviews.run_decision", reviews_app, action="approve", also=_decided)
+def _reviews_approve(review: ReviewId) -> None:
     """Let the answer be given, or the tool be called, as it was proposed.
 
     [bold]Examples[/bold]
@@ -362,15 +369,8 @@ def _reviews_edit(
     """
 
 
-@_command("reject", "reviews.run_decision", reviews_app, action="reject")
-def _reviews_reject(
-    review: ReviewId,
-    by: By = None,
-    why: Why = None,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    as_json: Json = False,
-) -> None:
+@_command("reject", "reviews.run_decision", reviews_app, action="reject", also=_decided)
+def _reviews_reject(review: ReviewId) -> None:
     """Refuse it. An answer's call ends blocked; of a tool call the model is told why.
 
     [bold]Examples[/bold]
@@ -378,16 +378,8 @@ def _reviews_reject(
     """
 
 
-@_command("retry", "reviews.run_decision", reviews_app, action="retry")
-def _reviews_retry(
-    review: ReviewId,
-    note: Note,
-    by: By = None,
-    why: Why = None,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    as_json: Json = False,
-) -> None:
+@_command("retry", "reviews.run_decision", reviews_app, action="retry", also=_decided)
+def _reviews_retry(review: ReviewId, note: Note) -> None:
     """Have the model answer once more, told the note.
 
     [bold]Examples[/bold]
@@ -415,14 +407,8 @@ def _reviews_export(tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False
     """
 
 
-@_command("list", "files.run_list", files_app)
-def _files_list(
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    limit: Limit = 50,
-    after: After = None,
-    as_json: Json = False,
-) -> None:
+@_command("list", "files.run_list", files_app, also=_listed)
+def _files_list() -> None:
     """List the files of a tenant, newest first, also beside a program that writes them.
 
     [bold]Examples[/bold]
@@ -430,16 +416,8 @@ def _files_list(
     """
 
 
-@_command("put", "files.run_put", files_app)
-def _files_put(
-    path: Source,
-    name: Named = None,
-    media_type: Type = None,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    files: Place = None,
-    as_json: Json = False,
-) -> None:
+@_command("put", "files.run_put", files_app, also=_stored)
+def _files_put(path: Source, name: Named = None, media_type: Type = None) -> None:
     """Store a file and print its id.
 
     [bold]Examples[/bold]
@@ -466,14 +444,8 @@ def _files_get(
     """
 
 
-@_command("delete", "files.run_delete", files_app)
-def _files_delete(
-    file: FileId,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    files: Place = None,
-    as_json: Json = False,
-) -> None:
+@_command("delete", "files.run_delete", files_app, also=_stored)
+def _files_delete(file: FileId) -> None:
     """Remove a file and, if no other file has the same, its bytes. Turns keep their pointer.
 
     [bold]Examples[/bold]
@@ -494,16 +466,8 @@ def _files_sweep(
     """
 
 
-@_command("list", "facts.run_list", facts_app)
-def _facts_list(
-    user: OfUser = None,
-    state: FactState = "active",
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    limit: Limit = 50,
-    after: After = None,
-    as_json: Json = False,
-) -> None:
+@_command("list", "facts.run_list", facts_app, also=_listed)
+def _facts_list(user: OfUser = None, state: FactState = "active") -> None:
     """List what is remembered of users, newest first, also beside a program that writes the file.
 
     [bold]Examples[/bold]
@@ -512,16 +476,8 @@ def _facts_list(
     """
 
 
-@_command("add", "facts.run_add", facts_app)
-def _facts_add(
-    user: FactUser,
-    text: FactText,
-    kind: Kind = "profile",
-    by: By = None,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    as_json: Json = False,
-) -> None:
+@_command("add", "facts.run_add", facts_app, also=_mended)
+def _facts_add(user: FactUser, text: FactText, kind: Kind = "profile") -> None:
     """Add a fact about a user by hand.
 
     [bold]Examples[/bold]
@@ -529,15 +485,8 @@ def _facts_add(
     """
 
 
-@_command("edit", "facts.run_edit", facts_app)
-def _facts_edit(
-    fact: FactId,
-    text: FactText,
-    by: By = None,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    as_json: Json = False,
-) -> None:
+@_command("edit", "facts.run_edit", facts_app, also=_mended)
+def _facts_edit(fact: FactId, text: FactText) -> None:
     """Put another text in the place of a fact; the old one stays in its history.
 
     [bold]Examples[/bold]
@@ -545,10 +494,8 @@ def _facts_edit(
     """
 
 
-@_command("approve", "facts.run_decision", facts_app, action="approve")
-def _facts_approve(
-    fact: FactId, by: By = None, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False
-) -> None:
+@_command("approve", "facts.run_decision", facts_app, action="approve", also=_mended)
+def _facts_approve(fact: FactId) -> None:
     """Let a proposed fact be shown to models.
 
     [bold]Examples[/bold]
@@ -556,10 +503,8 @@ def _facts_approve(
     """
 
 
-@_command("reject", "facts.run_decision", facts_app, action="reject")
-def _facts_reject(
-    fact: FactId, by: By = None, tenant: Tenant = _LOCAL, db: Db = _DB, as_json: Json = False
-) -> None:
+@_command("reject", "facts.run_decision", facts_app, action="reject", also=_mended)
+def _facts_reject(fact: FactId) -> None:
     """Take a proposed or an active fact back; what it superseded is active again.
 
     [bold]Examples[/bold]
@@ -567,16 +512,9 @@ def _facts_reject(
     """
 
 
-@_command("forget", "facts.run_forget", facts_app)
+@_command("forget", "facts.run_forget", facts_app, also=_mended)
 def _facts_forget(
-    fact: AnyFact = None,
-    user: OfUser = None,
-    thread: OfThread = None,
-    turn: OfTurn = None,
-    by: By = None,
-    tenant: Tenant = _LOCAL,
-    db: Db = _DB,
-    as_json: Json = False,
+    fact: AnyFact = None, user: OfUser = None, thread: OfThread = None, turn: OfTurn = None
 ) -> None:
     """Erase the text of a fact with its history, of a user, or what comes from a thread alone.
 

@@ -7,25 +7,46 @@ import os
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
 
+from turngate.cli.chat import is_interactive
 from turngate.cli.failures import WrongUsage
 from turngate.cli.show import joined, local_time
 from turngate.cli.terminal import print_block, revealed, say
 from turngate.gateway.reviews import Decision
 from turngate.records import ReviewRecord
 
-__all__ = ["asked_decision", "edited_in_editor", "print_decision", "print_proposal", "with_edit"]
-
 _INDENT = 6
 _ACTIONS: dict[str, Literal["approve", "edit", "reject", "retry"]] = {
     "[a]pprove": "approve", "[e]dit": "edit", "[r]eject": "reject", "[t]ry again": "retry",
 }  # fmt: skip
 _LEAVING = ("[s]kip", "[q]uit")
+
+
+def checked_state(state: str, states: Sequence[str]) -> str | None:
+    """The state that is asked for, None for any. Errors: `WrongUsage`."""
+    if state not in (*states, "any"):
+        raise WrongUsage(f"--state is {', '.join(states)}, or any")
+    return None if state == "any" else state
+
+
+def named(by: str | None, *, what: str) -> str:
+    """Who decides: as told, or as typed now. Errors: `WrongUsage`."""
+    if not by and is_interactive():
+        by = input("your name: ").strip()
+    if not by:
+        raise WrongUsage(f"{what} needs a name", hint="Give --by, or set TURNGATE_REVIEWER.")
+    return by
+
+
+def state_and_by(review: ReviewRecord) -> str:
+    """``approved by ann``."""
+    return review.state + (f" by {review.decided_by}" if review.decided_by is not None else "")
 
 
 def print_proposal(console: Console, review: ReviewRecord) -> None:
@@ -48,8 +69,7 @@ def print_proposal(console: Console, review: ReviewRecord) -> None:
 
 def print_decision(console: Console, review: ReviewRecord) -> None:
     """Who decided what, when and why; of an edit the difference."""
-    by = f" by {review.decided_by}" if review.decided_by is not None else ""
-    head = joined(revealed(review.state + by))
+    head = joined(revealed(state_and_by(review)))
     at = f", {local_time(review.decided_at)}" if review.decided_at is not None else ""
     why = f": {joined(revealed(review.why))}" if review.why else ""
     say(console, (f"\n      {head}", "bold cyan"), f"{at}{why}")

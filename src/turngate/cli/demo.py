@@ -18,8 +18,6 @@ from turngate.gateway.reviews import Decision
 from turngate.protocols import Remember, ReviewRule
 from turngate.records import ReviewRecord, RunLimits, Scope
 
-__all__ = ["run_demo"]
-
 TRACKED = "Where is my parcel? Its number is 55."  # no model knows that without a tool
 PROMPT = "What is the capital of France?"
 HELD = "Which river flows through that city?"  # which city was said before

@@ -5,21 +5,18 @@ It opens the file to read, and says what their receipts say.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 from rich.console import Console
 
-from turngate.bootstrap import open_gateway
 from turngate.cli.receipts import ModelCall, Place, difference, found_calls, tried_again, with_turns
 from turngate.cli.runs import run_shape, state_text
-from turngate.cli.show import call_text, counted, joined, local_time, result_text, usage_text
+from turngate.cli.show import call_text, counted, joined, local_time, read, result_text, usage_text
 from turngate.cli.terminal import json_shape, out_console, print_json, say
+from turngate.gateway import Gateway
 from turngate.records import LedgerRow, LeftOut, Receipt
 from turngate.turns import FilePart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, Turn
-
-__all__ = ["print_call", "print_difference", "run_explain"]
 
 _BAR_COLUMNS = 30
 _LINE_CHARS = 64
@@ -35,17 +32,16 @@ def run_explain(
     turns: bool,
     files: str | None,
     as_json: bool,
-) -> int:
-    async def load() -> list[ModelCall]:
-        async with open_gateway(db, read_only=True, files=files) as gateway:
-            found = await found_calls(gateway, tenant, call, model_call)
-            if diff is not None:
-                found = [found[-1], (await found_calls(gateway, tenant, diff))[-1]]
-            else:
-                found = [await tried_again(gateway, tenant, one) for one in found]
-            return [await with_turns(gateway, tenant, one) if turns else one for one in found]
+) -> None:
+    async def load(gateway: Gateway) -> list[ModelCall]:
+        found = await found_calls(gateway, tenant, call, model_call)
+        if diff is not None:
+            found = [found[-1], (await found_calls(gateway, tenant, diff))[-1]]
+        else:
+            found = [await tried_again(gateway, tenant, one) for one in found]
+        return [await with_turns(gateway, tenant, one) if turns else one for one in found]
 
-    found = asyncio.run(load())
+    found = read(db, load, files=files)
     if diff is not None:
         print_json(difference(*found)) if as_json else print_difference(out_console(), *found)
     elif as_json:
@@ -53,7 +49,6 @@ def run_explain(
         print_json({"call": run_shape(found[0].call), "model_calls": shapes})
     else:
         print_call(out_console(), found)
-    return 0
 
 
 def _shape(one: ModelCall) -> dict[str, Any]:
@@ -173,11 +168,8 @@ def print_difference(console: Console, *pair: ModelCall) -> None:
     say(console)
     sums = [sum(one.receipt.tokens.values()) for one in pair]
     rows = {**parts["tokens"], "estimated": sums}
-    for source, (a, b) in {
-        **rows,
-        "budget": parts["budget"],
-        "reported": parts["reported"],
-    }.items():
+    rows |= {name: parts[name] for name in ("budget", "reported")}
+    for source, (a, b) in rows.items():
         cells = [f"{tokens:>9,}" if tokens is not None else f"{'-':>9}" for tokens in (a, b)]
         change = f"{b - a:>+9,}" if a is not None and b is not None else ""
         _fact(console, source, *cells, change)

@@ -2,95 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, get_args
 
-from turngate.cli.chat import is_interactive
+from turngate.cli.deciding import checked_state, named
 from turngate.cli.failures import WrongUsage
 from turngate.cli.show import counted, local_time, read, write
-from turngate.cli.terminal import json_shape, out_console, print_json, print_table, say
+from turngate.cli.terminal import json_shape, out_console, print_json, print_list, say
 from turngate.records import FactKind, FactRecord, FactState
 
-__all__ = ["run_add", "run_decision", "run_edit", "run_forget", "run_history", "run_list"]
 
-_LEFT_OUT = {"revision"}
-
-
-def run_list(*, db: str, tenant: str, state: str, as_json: bool, **page_of: Any) -> int:
-    states = get_args(FactState)
-    if state not in (*states, "any"):
-        raise WrongUsage(f"--state is {', '.join(states)}, or any")
-    page_of["state"] = None if state == "any" else state
+def run_list(*, db: str, tenant: str, state: str, as_json: bool, **page_of: Any) -> None:
+    page_of["state"] = checked_state(state, get_args(FactState))
     page = read(db, lambda gateway: gateway.tenant(tenant).facts.list(**page_of))
     if as_json:
         print_json({"facts": [_shape(fact) for fact in page.facts], "next": page.next})
-        return 0
-    if page.facts:
-        _print(page.facts)
     else:
-        say(out_console(), (f"No such facts of tenant {tenant!r} here.", "dim"))
-    if page.next is not None:
-        say(out_console(), (f"There are more: --after {page.next}", "dim"))
-    return 0
+        _print(page.facts, empty=f"No such facts of tenant {tenant!r} here.", after=page.next)
 
 
 def run_add(
-    *, db: str, tenant: str, user: str, text: str, kind: str, by: str | None, as_json: bool
-) -> int:
+    *, db: str, tenant: str, user: str, text: str, kind: FactKind, by: str | None, as_json: bool
+) -> None:
     who = _named(by)
-    kinds = {name: name for name in get_args(FactKind)}
-    if kind not in kinds:
-        raise WrongUsage(f"--kind is {' or '.join(kinds)}")
+    if kind not in get_args(FactKind):
+        raise WrongUsage(f"--kind is {' or '.join(get_args(FactKind))}")
     added = write(
-        db,
-        lambda gateway: gateway.tenant(tenant).facts.add(user, text, kind=kinds[kind], by=who),
+        db, lambda gateway: gateway.tenant(tenant).facts.add(user, text, kind=kind, by=who)
     )
-    return _told((added,), as_json=as_json)
+    _tell(added, as_json=as_json)
 
 
-def run_edit(*, db: str, tenant: str, fact: str, text: str, by: str | None, as_json: bool) -> int:
+def run_edit(*, db: str, tenant: str, fact: str, text: str, by: str | None, as_json: bool) -> None:
     who = _known(db, tenant, fact, by)
     edited = write(db, lambda gateway: gateway.tenant(tenant).facts.edit(fact, text, by=who))
-    return _told((edited,), as_json=as_json)
+    _tell(edited, as_json=as_json)
 
 
 def run_decision(
     *, db: str, tenant: str, fact: str, by: str | None, as_json: bool, action: str
-) -> int:
+) -> None:
     who = _known(db, tenant, fact, by)
     decided = write(db, lambda gateway: getattr(gateway.tenant(tenant).facts, action)(fact, by=who))
-    return _told((decided,), as_json=as_json)
+    _tell(decided, as_json=as_json)
 
 
 def run_forget(
-    *,
-    db: str,
-    tenant: str,
-    fact: str | None,
-    user: str | None,
-    thread: str | None,
-    turn: str | None,
-    by: str | None,
-    as_json: bool,
-) -> int:
+    *, db: str, tenant: str, fact: str | None, by: str | None, as_json: bool, **of: str | None
+) -> None:
     read(db, lambda gateway: gateway.tenant(tenant).facts.list(limit=1))  # no file is made for it
     if fact is not None:
         _known(db, tenant, fact, by)
-    erased = write(
-        db,
-        lambda gateway: gateway.tenant(tenant).facts.forget(
-            fact, user=user, thread=thread, turn=turn, by=by
-        ),
-    )
+    erased = write(db, lambda gateway: gateway.tenant(tenant).facts.forget(fact, by=by, **of))
     if as_json:
         print_json({"forgotten": erased})
     else:
         say(out_console(), f"{counted(erased, 'fact')} forgotten")
-    return 0
 
 
-def run_history(*, db: str, tenant: str, fact: str, as_json: bool) -> int:
+def run_history(*, db: str, tenant: str, fact: str, as_json: bool) -> None:
     history = read(db, lambda gateway: gateway.tenant(tenant).facts.history(fact))
-    return _told(history, as_json=as_json)
+    _tell(*history, as_json=as_json)
 
 
 def _known(db: str, tenant: str, fact: str, by: str | None) -> str:
@@ -100,22 +72,17 @@ def _known(db: str, tenant: str, fact: str, by: str | None) -> str:
 
 
 def _named(by: str | None) -> str:
-    if not by and is_interactive():
-        by = input("your name: ").strip()
-    if not by:
-        raise WrongUsage("a change needs a name", hint="Give --by, or set TURNGATE_REVIEWER.")
-    return by
+    return named(by, what="a change")
 
 
-def _told(facts: tuple[FactRecord, ...], *, as_json: bool) -> int:
+def _tell(*facts: FactRecord, as_json: bool) -> None:
     if as_json:
         print_json({"facts": [_shape(fact) for fact in facts]})
     else:
         _print(facts)
-    return 0
 
 
-def _print(facts: tuple[FactRecord, ...]) -> None:
+def _print(facts: Iterable[FactRecord], *, empty: str = "", after: str | None = None) -> None:
     rows = (
         (
             fact.id,
@@ -127,9 +94,11 @@ def _print(facts: tuple[FactRecord, ...]) -> None:
         )
         for fact in facts
     )
-    print_table(out_console(), ("fact", "user", "kind", "since", "state", "text"), rows)
+    head = ("fact", "user", "kind", "since", "state", "text")
+    print_list(out_console(), head, rows, empty=empty, after=after)
 
 
 def _shape(fact: FactRecord) -> dict[str, Any]:
-    shape = {name: json_shape(getattr(fact, name)) for name in fact.__struct_fields__}
-    return {**{n: v for n, v in shape.items() if n not in _LEFT_OUT}, "trusted": fact.trusted}
+    shape = json_shape(fact)
+    del shape["revision"]
+    return {**shape, "trusted": fact.trusted}

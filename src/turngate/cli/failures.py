@@ -14,16 +14,6 @@ from typing import get_args
 from turngate.cli.terminal import out_console, print_json, say
 from turngate.errors import PolicyStopped, ProviderCode, ProviderError, StoreError, TurngateError
 
-__all__ = [
-    "CUT_OFF",
-    "INTERRUPTED",
-    "PROVIDER_FAILED",
-    "WrongUsage",
-    "ended",
-    "exit_code",
-    "show_error",
-]
-
 PROVIDER_FAILED = 3
 INTERRUPTED = 130
 _READER_GONE = 141

@@ -14,8 +14,6 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from types import FrameType
 from typing import Any, Self, TypeVar
 
-__all__ = ["LoopThread", "ending_on_signals"]
-
 T = TypeVar("T")
 
 # A signal that comes just before a wait begins is not noticed until the wait ends.

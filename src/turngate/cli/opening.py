@@ -24,8 +24,6 @@ from turngate.protocols import Remember, ReviewRule
 from turngate.providers import CompatibleModelProvider, ProviderConfig, SchemaToolsProvider
 from turngate.tools import tool
 
-__all__ = ["TOOLS", "Endpoint", "configured_endpoint", "opened_endpoint", "opened_gateway"]
-
 _MODEL = "smollm2-135m"
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _CONTEXT_TOKENS = 4096

@@ -13,8 +13,6 @@ from turngate.gateway import Gateway
 from turngate.records import CallRecord, LedgerRow, Receipt, Scope
 from turngate.turns import Turn
 
-__all__ = ["ModelCall", "Place", "difference", "found_calls", "tried_again", "with_turns"]
-
 Place = int | None  # a position of the thread; None: the turn is in no thread
 
 

@@ -11,24 +11,16 @@ from typing import Any, get_args
 
 from rich.console import Console
 
+from turngate.cli import deciding
 from turngate.cli.chat import is_interactive
-from turngate.cli.deciding import (
-    asked_decision,
-    edited_in_editor,
-    print_decision,
-    print_proposal,
-    with_edit,
-)
 from turngate.cli.failures import WrongUsage, show_error
 from turngate.cli.runs import run_shape, state_text, with_reviews
 from turngate.cli.show import joined, local_time, page_shape, print_page, read, write
-from turngate.cli.terminal import json_shape, out_console, print_json, print_table, revealed, say
+from turngate.cli.terminal import json_shape, out_console, print_json, print_list, revealed, say
 from turngate.errors import RequestError, ReviewDecided
 from turngate.gateway import Gateway
 from turngate.gateway.reviews import Decision
 from turngate.records import CallRecord, ReviewRecord, ReviewState, Scope, Span, TurnPage
-
-__all__ = ["run_decide", "run_decision", "run_export", "run_list", "run_show"]
 
 _AROUND = 4
 _PAGE = 200
@@ -37,34 +29,24 @@ _EXPORTED = {"state": "decision", "decided_by": "by", "decided_at": "at"}
 _LEFT_OUT = {"step", "place", "expires_at", "default", "answer", "tool_call"}
 
 
-def run_list(*, db: str, tenant: str, state: str, as_json: bool, **page_of: Any) -> int:
-    states = get_args(ReviewState)
-    if state not in (*states, "any"):
-        raise WrongUsage(f"--state is {', '.join(states)}, or any")
-    page_of["state"] = None if state == "any" else state
+def run_list(*, db: str, tenant: str, state: str, as_json: bool, **page_of: Any) -> None:
+    page_of["state"] = deciding.checked_state(state, get_args(ReviewState))
     page = read(db, lambda gateway: gateway.tenant(tenant).reviews.list(**page_of))
     if as_json:
         print_json({"reviews": [_shape(review) for review in page.reviews], "next": page.next})
-        return 0
-    console = out_console()
-    if page.reviews:
-        head = ("review", "thread", "proposed", "held by", "since", "state")
-        print_table(console, head, (_row(review) for review in page.reviews))
-    else:
-        kind = "" if state == "any" else f"{state} "
-        say(console, (f"No {kind}reviews of tenant {tenant!r} here.", "dim"))
-    if page.next is not None:
-        say(console, (f"There are more: --after {page.next}", "dim"))
-    return 0
+        return
+    head = ("review", "thread", "proposed", "held by", "since", "state")
+    kind = "" if state == "any" else f"{state} "
+    empty = f"No {kind}reviews of tenant {tenant!r} here."
+    print_list(out_console(), head, map(_row, page.reviews), empty=empty, after=page.next)
 
 
-def run_show(*, db: str, tenant: str, review: str, as_json: bool) -> int:
+def run_show(*, db: str, tenant: str, review: str, as_json: bool) -> None:
     shown, call, around = read(db, partial(_loaded, tenant=tenant, review_id=review))
     if as_json:
         print_json({"review": _shape(shown), "call": run_shape(call), **page_shape(around)})
     else:
         _print_review(out_console(), shown, call, around)
-    return 0
 
 
 def run_decision(
@@ -76,28 +58,27 @@ def run_decision(
     as_json: bool,
     editor: bool = False,
     **decided: Any,
-) -> int:
+) -> None:
     shown = read(db, lambda gateway: gateway.tenant(tenant).reviews.get(review))
-    decision = Decision(by=_named(by), **decided)
+    decision = Decision(by=deciding.named(by, what="a decision"), **decided)
     if editor:
-        decision = with_edit(decision, shown, edited_in_editor(shown))
+        decision = deciding.with_edit(decision, shown, deciding.edited_in_editor(shown))
     made, call = _decided(db, tenant, review, decision)
     if as_json:
         print_json({"review": _shape(made), "call": run_shape(call)})
     else:
         _tell(out_console(), made, call)
-    return 0
 
 
-def run_decide(*, db: str, tenant: str, thread: str | None, by: str | None) -> int:
+def run_decide(*, db: str, tenant: str, thread: str | None, by: str | None) -> None:
     if not is_interactive():
         raise WrongUsage("decide needs a terminal", hint="Elsewhere: turngate reviews approve …")
     console = out_console()
     waiting = read(db, lambda gateway: _all_reviews(gateway, tenant, "open", thread))
     if not waiting:
         say(console, ("Nothing waits for a person here.", "dim"))
-        return 0
-    by = _named(by)
+        return
+    by = deciding.named(by, what="a decision")
     for number, review in enumerate(waiting, 1):
         say(console, (f"\n{number} of {len(waiting)}", "dim"))
         shown, call, around = read(db, partial(_loaded, tenant=tenant, review_id=review.id))
@@ -105,8 +86,7 @@ def run_decide(*, db: str, tenant: str, thread: str | None, by: str | None) -> i
         try:
             _decide_at_terminal(console, shown, db=db, tenant=tenant, by=by)
         except EOFError:
-            break
-    return 0
+            return
 
 
 def _decide_at_terminal(
@@ -114,7 +94,7 @@ def _decide_at_terminal(
 ) -> None:
     """Ask until the review is decided or passed over. Errors: `EOFError` for leaving."""
     while review.state == "open":
-        decision = asked_decision(review, by=by)
+        decision = deciding.asked_decision(review, by=by)
         if decision is None:
             return
         try:
@@ -126,13 +106,12 @@ def _decide_at_terminal(
                 return
 
 
-def run_export(*, db: str, tenant: str, as_json: bool) -> int:
+def run_export(*, db: str, tenant: str, as_json: bool) -> None:
     for review in read(db, lambda gateway: _all_reviews(gateway, tenant, None)):
         if review.state != "open":
             shape = _shape(review)
             kept = {_EXPORTED.get(name, name): shape[name] for name in shape.keys() - _LEFT_OUT}
             print_json({**kept, "proposal": shape["answer"] or shape["tool_call"]})
-    return 0
 
 
 # ── reading and writing ──────────────────────────────────────────────────────────────────────
@@ -143,14 +122,15 @@ async def _all_reviews(
 ) -> list[ReviewRecord]:
     """All of them, oldest first."""
     reviews: list[ReviewRecord] = []
-    page = await gateway.tenant(tenant).reviews.list(thread=thread, state=state, limit=_PAGE)
-    reviews += page.reviews
-    while page.next is not None:
+    after = None
+    while True:
         page = await gateway.tenant(tenant).reviews.list(
-            thread=thread, state=state, limit=_PAGE, after=page.next
+            thread=thread, state=state, limit=_PAGE, after=after
         )
         reviews += page.reviews
-    return reviews[::-1]
+        after = page.next
+        if after is None:
+            return reviews[::-1]
 
 
 async def _loaded(
@@ -183,15 +163,6 @@ def _decided(
     return write(db, decided)
 
 
-def _named(by: str | None) -> str:
-    """Who decides: as told, or as typed now."""
-    if not by and is_interactive():
-        by = input("your name: ").strip()
-    if not by:
-        raise WrongUsage("a decision needs a name", hint="Give --by, or set TURNGATE_REVIEWER.")
-    return by
-
-
 # ── how it is shown ──────────────────────────────────────────────────────────────────────────
 
 
@@ -201,9 +172,8 @@ def _shape(review: ReviewRecord) -> dict[str, Any]:
 
 def _row(review: ReviewRecord) -> tuple[str, ...]:
     proposed = review.tool_call.name if review.tool_call is not None else "answer"
-    by = f" by {review.decided_by}" if review.decided_by is not None else ""
-    since, state = local_time(review.created_at), f"{review.state}{by}"
-    return review.id, review.thread, *map(revealed, (proposed, review.held_by, since, state))
+    told = proposed, review.held_by, local_time(review.created_at), deciding.state_and_by(review)
+    return review.id, review.thread, *map(revealed, told)
 
 
 def _print_review(
@@ -222,9 +192,9 @@ def _print_review(
     say(console, (f"      {joined(held, since, until)}", "dim"))
     print_page(console, around)
     say(console, ("\n      proposed", "bold yellow"))
-    print_proposal(console, review)
+    deciding.print_proposal(console, review)
     if review.state != "open":
-        print_decision(console, review)
+        deciding.print_decision(console, review)
 
 
 def _tell(console: Console, review: ReviewRecord, call: CallRecord) -> None:
@@ -238,5 +208,4 @@ def _tell(console: Console, review: ReviewRecord, call: CallRecord) -> None:
             then = "The call goes on where the program that has its tools and rules opens the file."
         case _:
             then = f"The call: {state_text(call)}."
-    by = f" by {review.decided_by}" if review.decided_by is not None else ""
-    say(console, (review.id, "bold"), f"   {review.state}{by}. {then}")
+    say(console, (review.id, "bold"), f"   {deciding.state_and_by(review)}. {then}")

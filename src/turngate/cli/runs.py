@@ -10,26 +10,14 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from turngate.cli import terminal
 from turngate.cli.failures import CUT_OFF, PROVIDER_FAILED
 from turngate.cli.opening import opened_endpoint, opened_gateway
 from turngate.cli.show import counted, local_time, print_parts, read, usage_text, write
-from turngate.cli.terminal import json_shape, out_console, print_json, say
+from turngate.cli.terminal import json_shape, out_console, print_block, print_json, print_list, say
 from turngate.errors import TurngateError
 from turngate.gateway import Gateway
-from turngate.records import CallRecord, LostCall, Scope, Step
+from turngate.records import CallRecord, Scope, Step
 from turngate.turns import ToolCallPart
-
-__all__ = [
-    "print_run",
-    "run_cancel",
-    "run_list",
-    "run_resume",
-    "run_shape",
-    "run_show",
-    "state_text",
-    "with_reviews",
-]
 
 _FIELDS = (
     "id", "kind", "thread", "state", "reason", "waiting_for", "recoveries", "created_at",
@@ -37,7 +25,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def run_list(*, db: str, tenant: str, thread: str | None, limit: int, as_json: bool) -> int:
+def run_list(*, db: str, tenant: str, thread: str | None, limit: int, as_json: bool) -> None:
     async def newest(gateway: Gateway) -> list[CallRecord]:
         runs: list[CallRecord] = []
         cursor = None
@@ -51,18 +39,15 @@ def run_list(*, db: str, tenant: str, thread: str | None, limit: int, as_json: b
     runs = read(db, newest)
     if as_json:
         print_json({"runs": [run_shape(run) for run in runs]})
-    elif not runs:
-        say(out_console(), (f"No runs of tenant {tenant!r} here.", "dim"))
-    else:
-        rows = (
-            (run.id, run.kind, run.thread, local_time(run.created_at), state_text(run))
-            for run in runs
-        )
-        terminal.print_table(out_console(), ("run", "kind", "thread", "begun", "state"), rows)
-    return 0
+        return
+    rows = (
+        (run.id, run.kind, run.thread, local_time(run.created_at), state_text(run)) for run in runs
+    )
+    head = ("run", "kind", "thread", "begun", "state")
+    print_list(out_console(), head, rows, empty=f"No runs of tenant {tenant!r} here.")
 
 
-def run_show(*, db: str, tenant: str, run: str, as_json: bool) -> int:
+def run_show(*, db: str, tenant: str, run: str, as_json: bool) -> None:
     async def load(gateway: Gateway) -> tuple[CallRecord, Sequence[Step]]:
         record = await gateway.tenant(tenant).call(run).record()
         steps = await gateway.deps.store.steps(Scope(tenant), run)
@@ -73,7 +58,6 @@ def run_show(*, db: str, tenant: str, run: str, as_json: bool) -> int:
         print_json({"run": run_shape(record), "steps": json_shape(steps)})
     else:
         print_run(out_console(), record, steps)
-    return 0
 
 
 async def with_reviews(gateway: Gateway, tenant: str, call: CallRecord) -> CallRecord:
@@ -85,14 +69,13 @@ async def with_reviews(gateway: Gateway, tenant: str, call: CallRecord) -> CallR
     return msgspec.structs.replace(call, waiting_for=waits_for)
 
 
-def run_cancel(*, db: str, tenant: str, run: str, as_json: bool) -> int:
+def run_cancel(*, db: str, tenant: str, run: str, as_json: bool) -> None:
     async def cancelled(gateway: Gateway) -> CallRecord:
         await gateway.tenant(tenant).call(run).cancel()
         return await gateway.tenant(tenant).call(run).record()
 
     read(db, lambda gateway: gateway.tenant(tenant).call(run).record())  # a wrong name is told
     _tell(write(db, cancelled), tenant, as_json=as_json)
-    return 0
 
 
 def run_resume(*, db: str, url: str | None, model: str | None, as_json: bool) -> int:
@@ -107,21 +90,16 @@ def run_resume(*, db: str, url: str | None, model: str | None, as_json: bool) ->
         nonlocal failed
         async with opened_gateway(endpoint, db=db) as gateway:  # this takes them over
             for each in lost:
-                record = await _ended(gateway, each)
+                call = gateway.tenant(each.scope.tenant).call(each.call.id)
+                with suppress(TurngateError):  # the record says how it failed, or what it waits for
+                    await call.outcome()
+                record = await call.record()
                 _tell(record, each.scope.tenant, as_json=as_json)
                 failed |= record.state == "failed" or record.reason in CUT_OFF
 
     with opened_endpoint(url, model) as endpoint:
         asyncio.run(resumed())
     return PROVIDER_FAILED if failed else 0
-
-
-async def _ended(gateway: Gateway, lost: LostCall) -> CallRecord:
-    """The record of a call that was taken over, once it has ended or is known to wait."""
-    call = gateway.tenant(lost.scope.tenant).call(lost.call.id)
-    with suppress(TurngateError):  # the record says how it failed, and what it waits for
-        await call.outcome()
-    return await call.record()
 
 
 # ── how it is shown ──────────────────────────────────────────────────────────────────────────
@@ -149,13 +127,8 @@ def run_shape(run: CallRecord) -> dict[str, Any]:
 
 def print_run(console: Console, run: CallRecord, steps: Sequence[Step]) -> None:
     """The run's facts, then what was asked, each step, and what was said at the end."""
-    say(
-        console,
-        ("run ", "dim"),
-        (run.id, "bold"),
-        (f"   thread {run.thread}   ", "dim"),
-        state_text(run),
-    )
+    head = ("run ", "dim"), (run.id, "bold"), (f"   thread {run.thread}   ", "dim")
+    say(console, *head, state_text(run))
     facts = [f"begun {local_time(run.created_at)}"]
     if run.ended_at is not None:
         facts.append(f"took {(run.ended_at - run.created_at).total_seconds():.1f} s")
@@ -183,4 +156,4 @@ def print_run(console: Console, run: CallRecord, steps: Sequence[Step]) -> None:
         say(console, (f"\n      [{name}] was begun and has no result", "yellow"))
     if run.text:
         say(console, (f"\n      {'answer' if run.state == 'answered' else 'so far'}", "bold green"))
-        terminal.print_block(console, run.text, indent=6)
+        print_block(console, run.text, indent=6)

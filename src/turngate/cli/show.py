@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, TypeVar, assert_never
 
@@ -12,8 +13,7 @@ from rich.console import Console
 
 from turngate import turns
 from turngate.bootstrap import open_gateway
-from turngate.cli import terminal
-from turngate.cli.terminal import json_shape, out_console, print_json, say
+from turngate.cli.terminal import json_shape, out_console, print_block, print_json, print_list, say
 from turngate.completion import ChatRequest, ModelPart, StreamEnd
 from turngate.errors import RequestError
 from turngate.gateway import Gateway
@@ -21,71 +21,56 @@ from turngate.records import ThreadPage, ThreadRecord, TurnPage
 from turngate.turns import Part, Turn
 from turngate.values import Usage
 
-__all__ = [
-    "print_page",
-    "print_threads",
-    "print_turns",
-    "read",
-    "read_thread",
-    "run_show",
-    "run_threads",
-    "write",
-]
-
 T = TypeVar("T")
 
 ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
 _INDENT = 6
 
 
-def read(db: str, load: Callable[[Gateway], Awaitable[T]]) -> T:
+def read(db: str, load: Callable[[Gateway], Awaitable[T]], *, files: str | None = None) -> T:
     """What `load` gives, through a gateway that only reads."""
-
-    async def reading() -> T:
-        async with open_gateway(db, read_only=True) as gateway:
-            return await load(gateway)
-
-    return asyncio.run(reading())
+    return asyncio.run(_within(open_gateway(db, read_only=True, files=files), load))
 
 
-def write(db: str, change: Callable[[Gateway], Awaitable[T]]) -> T:
+def write(db: str, change: Callable[[Gateway], Awaitable[T]], *, files: str | None = None) -> T:
     """What `change` gives, through a gateway that writes, asks no model and takes nothing over.
 
     It makes the file if there is none: read something first. Errors: `StoreInUse`.
     """
-
-    async def writing() -> T:
-        async with open_gateway(db, provider=NoModel(), resume=False) as gateway:
-            return await change(gateway)
-
-    return asyncio.run(writing())
+    opened = open_gateway(db, provider=_NoModel(), files=files, resume=False)
+    return asyncio.run(_within(opened, change))
 
 
-class NoModel:
+async def _within(
+    opened: AbstractAsyncContextManager[Gateway], work: Callable[[Gateway], Awaitable[T]]
+) -> T:
+    async with opened as gateway:
+        return await work(gateway)
+
+
+class _NoModel:
     """The endpoint of a gateway that asks nothing."""
 
     def stream(self, request: ChatRequest) -> AsyncIterator[ModelPart | StreamEnd]:
         raise RequestError("this command asks no model")
 
 
-def run_threads(*, db: str, tenant: str, limit: int, after: str | None, as_json: bool) -> int:
+def run_threads(*, db: str, tenant: str, limit: int, after: str | None, as_json: bool) -> None:
     page = read(db, lambda gateway: gateway.tenant(tenant).threads(after=after, limit=limit))
     if as_json:
         print_json(json_shape(page))
     else:
         print_threads(out_console(), page, tenant=tenant)
-    return 0
 
 
 def run_show(
     *, db: str, tenant: str, thread: str, limit: int, before: int | None, as_json: bool
-) -> int:
+) -> None:
     record, page = read_thread(db, tenant, thread, limit=limit, before=before)
     if as_json:
         print_json({"thread": json_shape(record), **page_shape(page)})
     else:
         print_turns(out_console(), record, page, tenant=tenant)
-    return 0
 
 
 def page_shape(page: TurnPage) -> dict[str, Any]:
@@ -108,16 +93,13 @@ def read_thread(
 
 
 def print_threads(console: Console, page: ThreadPage, *, tenant: str) -> None:
-    if not page.threads:
-        say(console, (f"No threads of tenant {tenant!r} here.", "dim"))
-        return
     rows = (
         (t.id, str(t.length), local_time(t.updated_at), t.user or "", t.title or "")
         for t in page.threads
     )
-    terminal.print_table(console, ("thread", "turns", "changed", "user", "title"), rows)
-    if page.next is not None:
-        say(console, (f"There are more: --after {page.next}", "dim"))
+    head = ("thread", "turns", "changed", "user", "title")
+    empty = f"No threads of tenant {tenant!r} here."
+    print_list(console, head, rows, empty=empty, after=page.next)
 
 
 def print_turns(console: Console, record: ThreadRecord, page: TurnPage, *, tenant: str) -> None:
@@ -149,7 +131,7 @@ def print_parts(console: Console, turn: Turn) -> None:
     for part in turn.parts:
         text, style = _part_text(part)
         if text:
-            terminal.print_block(console, text, indent=_INDENT, style=style)
+            print_block(console, text, indent=_INDENT, style=style)
 
 
 def _part_text(part: Part) -> tuple[str, str]:

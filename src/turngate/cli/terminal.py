@@ -15,17 +15,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = [
-    "json_shape",
-    "out_console",
-    "print_block",
-    "print_json",
-    "print_table",
-    "revealed",
-    "say",
-    "visible",
-]
-
 # Wide enough that nothing is ever folded for a pipe or a file.
 _PIPE_COLUMNS = 1_000_000
 
@@ -99,14 +88,27 @@ def print_block(console: Console, text: str, *, indent: int, style: str = "") ->
         console.print(Text(" " * indent) + line, soft_wrap=True)
 
 
-def print_table(console: Console, head: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+def print_list(
+    console: Console,
+    head: Iterable[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    empty: str,
+    after: str | None = None,
+) -> None:
+    """One page of a list as a table, or `empty`; `after` is the cursor of the next page."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name in head:
         table.add_column(name, overflow="fold")
     for row in rows:
         # A cell is one line, and its text no markup.
         table.add_row(*(Text(" ".join(visible(cell).split())) for cell in row))
-    console.print(table)
+    if table.row_count:
+        console.print(table)
+    else:
+        say(console, (empty, "dim"))
+    if after is not None:
+        say(console, (f"There are more: --after {after}", "dim"))
 
 
 def json_shape(value: Any) -> Any:

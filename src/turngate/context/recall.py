@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from turngate.context.tokens import TokenEstimator
 from turngate.facts import one_line
@@ -52,17 +52,12 @@ def recalled_messages(recalled: Recalled) -> list[Message]:
 
     Each text is a JSON string on one line, so that no text can end its quotes or begin a line.
     """
-    lines = list(_lines(recalled))
-    return [UserMessage(("\n".join((_HEAD, *lines)),))] if lines else []
-
-
-def _lines(recalled: Recalled) -> Iterator[str]:
+    lines: list[str] = []
     if recalled.summary is not None and recalled.summary.text:
-        yield _SUMMARY + _quoted(recalled.summary.text)
-    facts = [fact for fact in recalled.facts if fact.text]
-    if facts:
-        yield _FACTS
-        yield from map(_line, facts)
+        lines.append(_SUMMARY + _quoted(recalled.summary.text))
+    if facts := [fact for fact in recalled.facts if fact.text]:
+        lines += [_FACTS, *map(_line, facts)]
+    return [UserMessage(("\n".join((_HEAD, *lines)),))] if lines else []
 
 
 def _line(fact: FactRecord) -> str:

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add, mul
-from typing import Any, assert_never
+from typing import assert_never
 
 from turngate.completion import ChatRequest
 from turngate.context.calibration import Bounds, Calibration
@@ -96,10 +96,6 @@ class _Model:
         self.usages += 1
         return self.usages <= _LEARNED_AT_FIRST or self.usages % _LEARNED_EACH == 0
 
-    def learn(self, costs: Sequence[float], counted: int) -> None:
-        self.calibration.learn(costs, counted)
-        self.turns.clear()
-
 
 class TokenEstimator:
     """A `TokenCounter` for any model, that needs nothing and learns from usages.
@@ -155,7 +151,8 @@ class TokenEstimator:
         if due := [model for model in known if model.is_due()]:
             costs = _request_costs(request, self._text_costs)
             for one in due:
-                one.learn(costs, usage.input_tokens)
+                one.calibration.learn(costs, usage.input_tokens)
+                one.turns.clear()
 
     def _tokens(self, costs: Sequence[float], model: str | None) -> int:
         ratios = self._models.get(model, self._average).calibration.ratios
@@ -239,7 +236,8 @@ def _request_costs(request: ChatRequest, costs_of: _TextCosts) -> _Costs:
     if request.output is not None:
         schemas.append([request.output.name, "", request.output.schema])
     for schema in schemas:
-        costs[_SCHEMAS] += _SCHEMA_FRAME + sum(costs_of(_json(schema)))
+        text = json.dumps(schema, ensure_ascii=False, default=str)
+        costs[_SCHEMAS] += _SCHEMA_FRAME + sum(costs_of(text))
     return costs
 
 
@@ -294,7 +292,3 @@ def _image_tokens(data: bytes) -> float:
         return _IMAGE_TOKENS_UNSIZED
     tokens = size[0] * size[1] / _PIXELS_A_TOKEN
     return min(max(tokens, _IMAGE_TOKENS_MIN), _IMAGE_TOKENS_MAX)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -83,7 +83,6 @@ class ObjectFiles:
         self._kept: set[str] = set()  # folders whose place on the disk this process has seen to
 
     async def put(self, scope: Scope, chunks: AsyncIterator[bytes]) -> StoredObject:
-        """A new object of `chunks`, once it is durable: see the seam."""
         self._check_open()
         import obstore
 
@@ -109,7 +108,6 @@ class ObjectFiles:
         return stored
 
     async def read(self, scope: Scope, stored: StoredObject) -> AsyncIterator[bytes]:
-        """The bytes of an object in pieces, the last one when all have been checked."""
         self._check_open()
         import obstore
 
@@ -138,7 +136,6 @@ class ObjectFiles:
             yield held
 
     async def delete(self, scope: Scope, name: str) -> None:
-        """Remove an object; one that is missing is no error."""
         await self._deleted([self._key(scope, name)])
 
     def tenant_key(self, scope: Scope) -> str:
@@ -151,7 +148,6 @@ class ObjectFiles:
         *,
         before: datetime,
     ) -> Swept:
-        """Remove what nobody uses, last written before `before`: see the seam."""
         self._check_open()
         if self._folder is not None and not await _thread(self._folder.is_dir):
             return Swept()  # nothing was ever put
@@ -198,13 +194,18 @@ class ObjectFiles:
         """The obstore store. Errors: `StoreError`, `InvalidValue` for a URL, `RequestError`."""
         self._check_open()
         if self._opened is None:
+            from obstore.exceptions import BaseError
             from obstore.store import LocalStore, from_url
 
             with self._own_errors():
-                if self._folder is None:
-                    self._opened = _from_url(from_url, self._name)
-                else:
+                if self._folder is not None:
                     self._opened = LocalStore(self._folder)
+                    return self._opened
+                try:
+                    self._opened = from_url(self._name)
+                except (BaseError, ValueError) as error:
+                    told = str(error).splitlines()[0]
+                    raise InvalidValue(f"{self._name!r} names no file store: {told}") from error
         return self._opened
 
     async def _uploaded(
@@ -307,16 +308,6 @@ class ObjectFiles:
             # The first line: what follows is for those who debug obstore.
             told = (str(error).splitlines() or [type(error).__name__])[0]
             raise StoreError(f"the file store {self._name} failed: {told}") from error
-
-
-def _from_url(open_url: Callable[[str], ObjectStore], url: str) -> ObjectStore:
-    from obstore.exceptions import BaseError
-
-    try:
-        return open_url(url)
-    except (BaseError, ValueError) as error:
-        told = str(error).splitlines()[0]
-        raise InvalidValue(f"{url!r} names no file store: {told}") from error
 
 
 def _files_in(root: Path, folder: str) -> list[tuple[str, int, datetime]]:

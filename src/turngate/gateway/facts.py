@@ -32,6 +32,10 @@ _TRIES = 20
 _HISTORY_MAX = 1000
 
 
+_Changed = tuple[FactRecord, Sequence[FactRecord]]
+"""A fact as it is then, and the records to write."""
+
+
 class Facts:
     """The facts of one tenant's users.
 
@@ -82,7 +86,7 @@ class Facts:
             by=by,
         )
 
-        async def added() -> tuple[FactRecord, Sequence[FactRecord]]:
+        async def added() -> _Changed:
             key = (kind, "active", fact_key(new.text))
             for same in await facts_of(self._deps, self._scope, user):
                 if (same.kind, same.state, fact_key(same.text)) == key:
@@ -99,7 +103,7 @@ class Facts:
         old = await self.get(fact_id)
         text = _checked_text(self._deps, text, old.kind)
 
-        async def edited() -> tuple[FactRecord, Sequence[FactRecord]]:
+        async def edited() -> _Changed:
             old = await self._in_state(fact_id, "active", "proposed")
             now = identity.now()
             new = FactRecord(
@@ -122,7 +126,7 @@ class Facts:
     async def approve(self, fact_id: str, *, by: str) -> FactRecord:
         """Let a proposed fact be shown to models; what it corrects is superseded by it."""
 
-        async def approved() -> tuple[FactRecord, Sequence[FactRecord]]:
+        async def approved() -> _Changed:
             fact = await self._in_state(fact_id, "proposed")
             active = with_state(fact, identity.now(), state="active", by=by)
             return active, (active, *await self._superseded_by_proposal(fact, active))
@@ -135,7 +139,7 @@ class Facts:
         The same words are not taken in again by a helper call.
         """
 
-        async def rejected() -> tuple[FactRecord, Sequence[FactRecord]]:
+        async def rejected() -> _Changed:
             fact = await self._in_state(fact_id, "proposed", "active")
             gone = with_state(fact, identity.now(), state="rejected", by=by)
             return gone, (gone, *await self._restored(fact))
@@ -164,23 +168,16 @@ class Facts:
             raise InvalidValue("forget takes one fact, a user, a thread, or a thread and its turn")
         if thread is not None:
             return await self._forget_sources(thread, turn, by)
+        facts: Sequence[FactRecord] = ()
         if fact_id is not None:
-            facts: Sequence[FactRecord] = await self.history(fact_id)
-        else:
-            assert user is not None
+            facts = await self.history(fact_id)
+        elif user is not None:
             facts = await facts_of(self._deps, self._scope, user)
-        erased = 0
-        for fact in facts:
-            erased += await self._erase(fact, by)
-        return erased
+        return sum([await self._erase(fact, by) for fact in facts])
 
     # ── pieces ───────────────────────────────────────────────────────────────────────────────
 
-    async def _changed(
-        self,
-        user: str,
-        change: Callable[[], Awaitable[tuple[FactRecord, Sequence[FactRecord]]]],
-    ) -> FactRecord:
+    async def _changed(self, user: str, change: Callable[[], Awaitable[_Changed]]) -> FactRecord:
         """The fact that `change` gives, once its records are durable."""
         async with self._deps.fact_lock(self._scope, user):
             for left in reversed(range(_TRIES)):
@@ -228,7 +225,7 @@ class Facts:
         """Erase one fact, if it has a text still."""
         erased = False
 
-        async def forgotten() -> tuple[FactRecord, Sequence[FactRecord]]:
+        async def forgotten() -> _Changed:
             nonlocal erased
             now = await self.get(fact.id)
             if now.state == "forgotten":
@@ -259,7 +256,7 @@ class Facts:
         return erased
 
     async def _without_source(self, fact: FactRecord, thread: str, turn: str | None) -> None:
-        async def without() -> tuple[FactRecord, Sequence[FactRecord]]:
+        async def without() -> _Changed:
             now = await self.get(fact.id)
             kept = tuple(s for s in now.sources if not _is_of(s.thread, s.turn, thread, turn))
             if kept == now.sources:
@@ -270,12 +267,9 @@ class Facts:
 
     async def _forget_summaries(self, thread: str, turn: str | None) -> None:
         """Delete the summaries of the thread that may hold words of the turn."""
-        position = 0
-        if turn is not None:
-            found = await self._position(thread, turn)
-            if found is None:
-                return
-            position = found
+        position = 0 if turn is None else await self._position(thread, turn)
+        if position is None:
+            return
         change = Change(thread=thread, at=identity.now(), forget_summaries=position)
         await self._deps.store.commit(self._scope, change)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import msgspec
@@ -22,8 +22,8 @@ from turngate.errors import PolicyStopped, ProviderError, RecallMoved, RequestEr
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.journal import ledger_row
 from turngate.gateway.settle import storable_result
-from turngate.messages import Message
-from turngate.records import CallRecord, CallState, Change, Scope
+from turngate.messages import SystemMessage, UserMessage
+from turngate.records import CallRecord, Change, Scope
 from turngate.results import ModelResult
 
 __all__ = ["BadAnswer", "Helper", "ask_helper", "helper_record"]
@@ -64,7 +64,8 @@ async def ask_helper(
     deps: GatewayDeps,
     scope: Scope,
     call: CallRecord,
-    messages: Sequence[Message],
+    instructions: str,
+    question: str,
     take: Take,
     *,
     output: OutputSchema | None = None,
@@ -77,7 +78,10 @@ async def ask_helper(
     assert deps.remember is not None
     options = deps.remember.options
     request = ChatRequest(
-        messages=tuple(messages), options=options, model=options.model, output=output
+        messages=(SystemMessage(instructions), UserMessage((question,))),
+        options=options,
+        model=options.model,
+        output=output,
     )
     result: ModelResult | None = None
     try:
@@ -86,7 +90,7 @@ async def ask_helper(
         if reason is None:
             return True
     except asyncio.CancelledError:
-        await _kept(deps, scope, call, result, state="incomplete", reason="gateway_closed")
+        await _keep(deps, scope, call, result, state="incomplete", reason="gateway_closed")
         raise
     except BadAnswer as bad:
         reason = bad.reason
@@ -98,7 +102,7 @@ async def ask_helper(
         raise
     except Exception:  # a provider's own bug: the notes stay as they were, and no caller meets it
         reason = "error"
-    await _kept(deps, scope, call, result, state="failed", reason=reason)
+    await _keep(deps, scope, call, result, state="failed", reason=reason)
     return False
 
 
@@ -121,28 +125,18 @@ async def _taken(
     """None once what `take` makes of the answer is durable; else why it is not."""
     async with deps.fact_lock(scope, call.user):
         for _ in range(_TAKE_TRIES):
-            taken = await take(result.text)
-            change = _with_call(taken, call, result, state="answered", reason=None)
-            try:
-                await deps.store.commit(scope, change)
-            except RecallMoved:
-                continue
-            return None
+            change = await take(result.text)
+            with contextlib.suppress(RecallMoved):
+                await deps.store.commit(scope, _with_call(change, call, result, state="answered"))
+                return None
     return "recall_moved"
 
 
-async def _kept(
-    deps: GatewayDeps,
-    scope: Scope,
-    call: CallRecord,
-    result: ModelResult | None,
-    *,
-    state: CallState,
-    reason: str,
+async def _keep(
+    deps: GatewayDeps, scope: Scope, call: CallRecord, result: ModelResult | None, **end: str
 ) -> None:
     """Store the call and its row alone; one that is cancelled as it commits may be there."""
-    change = Change(thread=call.thread, at=identity.now())
-    change = _with_call(change, call, result, state=state, reason=reason)
+    change = _with_call(Change(thread=call.thread, at=identity.now()), call, result, **end)
     with contextlib.suppress(RequestError):
         await deps.store.commit(scope, change)
 
@@ -152,8 +146,8 @@ def _with_call(
     call: CallRecord,
     result: ModelResult | None,
     *,
-    state: CallState,
-    reason: str | None,
+    state: str,
+    reason: str | None = None,
 ) -> Change:
     """`change` with the ended call and its ledger row. What was said is in neither."""
     usage = result.usage if result is not None else None
@@ -161,7 +155,5 @@ def _with_call(
         call, state=state, reason=reason, ended_at=identity.now(), usage=usage
     )
     row = ledger_row(call, result, outcome=reason or state)
-    helper: Helper = "memory" if call.kind == "memory" else "facts"
-    return msgspec.structs.replace(
-        change, begin=ended, ledger=(msgspec.structs.replace(row, helper=helper),)
-    )
+    row = msgspec.structs.replace(row, helper=call.kind)
+    return msgspec.structs.replace(change, begin=ended, ledger=(row,))

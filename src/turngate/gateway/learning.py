@@ -30,7 +30,6 @@ from turngate.facts import (
 )
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.helping import BadAnswer, ask_helper, helper_record
-from turngate.messages import Message, SystemMessage, UserMessage
 from turngate.records import (
     CallRecord,
     Change,
@@ -200,8 +199,8 @@ async def _learn_from(
         changed = with_found(await facts_of(deps, scope, user), found, at=now) if found else []
         return Change(thread=thread, at=now, facts=tuple(changed), learnt=learnt)
 
-    messages: list[Message] = [SystemMessage(_INSTRUCTIONS), UserMessage((_question(said, shown),))]
-    return await ask_helper(deps, scope, call, messages, take, output=_SCHEMA)
+    question = _question(said, shown)
+    return await ask_helper(deps, scope, call, _INSTRUCTIONS, question, take, output=_SCHEMA)
 
 
 async def facts_of(deps: GatewayDeps, scope: Scope, user: str) -> list[FactRecord]:

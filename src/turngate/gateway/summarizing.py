@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from turngate import identity
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.helping import BadAnswer, ask_helper, helper_record
-from turngate.messages import Message, SystemMessage, UserMessage
 from turngate.records import Change, Scope, SummaryRecord
 from turngate.transcript import to_transcript
 from turngate.turns import Turn
@@ -80,11 +79,9 @@ async def _step(deps: GatewayDeps, scope: Scope, thread: str) -> bool:
         "summary_so_far": newest.text if newest is not None else "",
         "transcript": to_transcript(turns, chars_max=_TRANSCRIPT_CHARS_MAX),
     }
-    messages: list[Message] = [
-        SystemMessage(_INSTRUCTIONS),
-        UserMessage((json.dumps(told, ensure_ascii=False),)),
-    ]
-    return await ask_helper(deps, scope, call, messages, take)
+    return await ask_helper(
+        deps, scope, call, _INSTRUCTIONS, json.dumps(told, ensure_ascii=False), take
+    )
 
 
 def _whole_exchanges(turns: Sequence[Turn], count: int) -> Sequence[Turn]:
@@ -92,13 +89,10 @@ def _whole_exchanges(turns: Sequence[Turn], count: int) -> Sequence[Turn]:
 
     Shapes: all of them where no exchange ends among them, one exchange where none fits.
     """
-    ends = [end for end in range(1, count + 1) if end == len(turns) or _opens(turns[end])]
+    opening = {i for i, t in enumerate(turns) if t.role == "user" and t.status != "deleted"}
+    ends = [end for end in range(1, count + 1) if end == len(turns) or end in opening]
     for end in reversed(ends):
         whole = to_transcript(turns[:end], chars_max=_TRANSCRIPT_CHARS_MAX + 1)
         if len(whole) <= _TRANSCRIPT_CHARS_MAX:
             return turns[:end]
     return turns[: ends[0] if ends else count]
-
-
-def _opens(turn: Turn) -> bool:
-    return turn.role == "user" and turn.status != "deleted"

@@ -32,7 +32,7 @@ from turngate.providers.chunks import (
     too_deep,
 )
 from turngate.providers.failures import ended_failure, event_failure, is_failure
-from turngate.providers.finish import finish_reason, stronger_finish
+from turngate.providers.finish import CUT_REASONS, finish_reason, stronger_finish
 from turngate.providers.reasoning import Reasoning
 from turngate.providers.sse import Event, NamedEvent
 from turngate.providers.text import REPLACEMENT, SplitPairs, well_formed, well_formed_tree
@@ -81,17 +81,13 @@ class Answer:
 
         Errors: `ProviderError`, with the parts before it in `out`.
         """
-        decode, is_settled = self._decode, self._is_settled
+        decode: Callable[[Any], Chunk] = self._decode
+        is_settled = self._is_settled
+        # An event with a name is no bytes, and the decoder refuses it with a TypeError.
         for event in events:
-            if type(event) is bytes:
-                try:
-                    chunk = decode(event)
-                except (msgspec.DecodeError, RecursionError):
-                    if self._take_odd(event, out):
-                        return True
-                    decode, is_settled = self._decode, self._is_settled
-                    continue
-            else:
+            try:
+                chunk = decode(event)
+            except (msgspec.DecodeError, RecursionError, TypeError):
                 if self._take_odd(event, out):
                     return True
                 decode, is_settled = self._decode, self._is_settled
@@ -117,7 +113,7 @@ class Answer:
                         if delta.tool_calls:
                             self._calls.take(delta.tool_calls, out)
                         continue
-            self._take_chunk(chunk, event, out)
+            self._take_chunk(chunk, event, out)  # type: ignore[arg-type]  # decoded, so bytes
             decode, is_settled = self._decode, self._is_settled
         return False
 
@@ -125,27 +121,23 @@ class Answer:
         """Add to `out` what was held back, now that nothing more comes."""
         self._give_up_halves(out)
         reason = self._reason()
-        self._calls.close(out, is_cut=reason in ("length", "content_filter"))
+        self._calls.close(out, is_cut=reason in CUT_REASONS)
 
     def end(self, *, model: str | None, request_id: str | None) -> StreamEnd:
         """The end of the answer; `model` and `request_id` stand where the server told none.
 
         Errors: `ProviderError` ``too_deep`` for what is to be kept for the provider.
         """
-        data: list[tuple[int | None, ProviderData]] = []
         kept = self._reasoning.kept()
         if self._extra is not None:
             kept["extra_content"] = self._extra
-        if kept:
-            data.append((None, self._provider_data(kept)))
-        for index, extra in self._calls.extras.items():
-            data.append((index, self._provider_data(extra)))
+        told = ((None, kept), *self._calls.extras.items())
         return StreamEnd(
             self._reason(),
             usage=self._usage.usage(),
             model=self._model or model,
             request_id=request_id if request_id is not None else self._id,
-            provider_data=tuple(data),
+            provider_data=tuple((index, self._provider_data(m)) for index, m in told if m),
             refused=self._is_refused,
         )
 

@@ -27,7 +27,6 @@ __all__ = ["Arguments"]
 
 _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
-
 # With each delta of a cumulative server a reading begins. Only the newest can still be the right
 # one, or one of the few before it where a piece looked like a restart.
 _RESTARTED_MAX = 3
@@ -45,7 +44,7 @@ class Arguments:
         "_is_placeholder",
         "_is_restart",
         "_passed_size",
-        "_restarted",
+        "_restarts",
         "is_flowing",
         "pieces",
         "size",
@@ -56,7 +55,8 @@ class Arguments:
         self.is_flowing = True
         self.pieces: list[str] = []
         self._passed_size = 0
-        self._restarted: list[_Reading] = []  # further readings, the newest last
+        # Where in `pieces` each further reading begins, and after how many characters.
+        self._restarts: list[tuple[int, int]] = []
         self._is_restart = False  # the last delta was one
         self._is_placeholder = False  # all that is held is an empty object, not passed on
         self._braces = _Braces()
@@ -78,11 +78,9 @@ class Arguments:
         if self.is_flowing:
             self.is_flowing = False
             self._passed_size = self.size
-        self._add(delta)
-        for reading in self._restarted:
-            reading.add(delta)
         if self._is_restart:
-            self._restarted = [*self._restarted, _Reading(delta)][-_RESTARTED_MAX:]
+            self._restarts = [*self._restarts, (len(self.pieces), self.size)][-_RESTARTED_MAX:]
+        self._add(delta)
         return before
 
     def close(self) -> str:
@@ -106,9 +104,13 @@ class Arguments:
         """Whether `delta` is, or may be, all that is held once more, and what follows it."""
         if self._is_placeholder:
             return delta.lstrip()[:1] == "{"
-        if 0 < self.size <= len(delta) and delta.startswith("".join(self.pieces)):
-            return True
-        return any(reading.is_begun_again_by(delta) for reading in self._restarted)
+        return any(
+            0 < self.size - offset <= len(delta) and delta.startswith(self._joined_from(place))
+            for place, offset in ((0, 0), *self._restarts)
+        )
+
+    def _joined_from(self, place: int) -> str:
+        return "".join(self.pieces[place:])
 
     def _add(self, delta: str) -> None:
         self.pieces.append(delta)
@@ -128,28 +130,11 @@ class Arguments:
     def _reading(self, joined: str) -> str:
         if _is_json(joined):
             return joined
-        newest_first = ["".join(reading.pieces) for reading in reversed(self._restarted)]
+        newest_first = [self._joined_from(place) for place, _ in reversed(self._restarts)]
         whole = next((text for text in newest_first if _is_json(text)), None)
         if whole is not None:
             return whole
         return newest_first[0] if self._is_restart else joined
-
-
-class _Reading:
-    """The text since a restart."""
-
-    __slots__ = ("pieces", "size")
-
-    def __init__(self, delta: str) -> None:
-        self.pieces = [delta]
-        self.size = len(delta)
-
-    def add(self, delta: str) -> None:
-        self.pieces.append(delta)
-        self.size += len(delta)
-
-    def is_begun_again_by(self, delta: str) -> bool:
-        return self.size <= len(delta) and delta.startswith("".join(self.pieces))
 
 
 def _is_json(text: str) -> bool:

@@ -125,13 +125,10 @@ def decoded_untyped(payload: bytes) -> Any:
     Errors: `ProviderError` ``protocol`` with the reason ``not_json`` or ``too_deep``.
     """
     try:
-        return msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        pass
-    except RecursionError:
-        raise too_deep() from None
-    try:
-        return json.loads(payload.decode("utf-8", "replace"), strict=False)
+        try:
+            return msgspec.json.decode(payload)
+        except msgspec.DecodeError:
+            return json.loads(payload.decode("utf-8", "replace"), strict=False)
     except RecursionError:
         raise too_deep() from None
     except ValueError:
@@ -172,10 +169,6 @@ def _value(kind: Any, raw: Any) -> Any:
     return [_mended(get_args(inner)[0], item) for item in items if isinstance(item, dict)] or None
 
 
-def _content(raw: Any) -> str | list[Any] | None:
-    return _list(raw) or _text(raw)
-
-
 def _list(raw: Any) -> list[Any] | None:
     return [raw] if isinstance(raw, dict) else raw if isinstance(raw, list) else None
 
@@ -209,6 +202,6 @@ _MENDING: Mapping[Any, Callable[[Any], Any]] = {
     int | None: _count,
     str | None: _text,
     list[Any] | None: _list,
-    str | list[Any] | None: _content,
+    str | list[Any] | None: lambda raw: _list(raw) or _text(raw),
     str | dict[str, Any] | None: _arguments,
 }

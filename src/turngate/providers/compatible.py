@@ -12,7 +12,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -53,12 +52,7 @@ class CompatibleModelProvider:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -192,11 +186,9 @@ class CompatibleModelProvider:
 def _model_ids(listed: Any) -> list[str]:
     """The ids in an answer to ``GET /models``, each once."""
     entries = listed.get("data") if isinstance(listed, dict) else listed
-    ids = (
-        [entry.get("id") for entry in entries if isinstance(entry, dict)]
-        if isinstance(entries, list)
-        else []
-    )
+    if not isinstance(entries, list):
+        return []
+    ids = [entry.get("id") for entry in entries if isinstance(entry, dict)]
     return list(dict.fromkeys(name for name in ids if isinstance(name, str) and name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -20,17 +21,6 @@ __all__ = ["ProviderConfig", "Secret", "checked_headers"]
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
 _KEY = re.compile(r"[\x21-\x7e]+")
-
-_SECONDS = ("connect_timeout_s", "first_event_timeout_s", "idle_timeout_s", "total_timeout_s")
-_SECONDS_OR_NONE = ("retry_budget_s", "retry_after_max_s")
-_COUNTS = (
-    "response_bytes_max",
-    "line_bytes_max",
-    "event_bytes_max",
-    "event_lines_max",
-    "events_max",
-    "connections_max",
-)
 
 
 class Secret:
@@ -110,10 +100,12 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
                 raise InvalidValue(f"{field} is a text that is not empty, or None")
         msgspec.structs.force_setattr(self, "headers", checked_headers(self.headers))
         checked_extra_body(self.extra_body)
-        for field in (*_SECONDS, *_SECONDS_OR_NONE):
-            _check_number(field, getattr(self, field), least=0.0, more=field in _SECONDS)
-        for field in _COUNTS:
-            _check_number(field, getattr(self, field), least=1, whole=True)
+        for field in self.__struct_fields__:  # the unit of a number stands in its name
+            if field.endswith("_s"):
+                more = field.endswith("_timeout_s")
+                _check_number(field, getattr(self, field), least=0.0, more=more)
+            elif field.endswith("_max"):
+                _check_number(field, getattr(self, field), least=1, whole=True)
         _check_number("retries", self.retries, least=0, whole=True)
 
     def __repr__(self) -> str:
@@ -173,14 +165,12 @@ def _is_text(value: object) -> bool:
 
 
 def _checked_url(field: str, value: object) -> SplitResult:
-    try:
-        url = urlsplit(value if isinstance(value, str) else "")
-        is_fit = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:
-        is_fit = False
-    if not is_fit or not isinstance(value, str) or re.search(r"[\x00-\x20\x7f]", value):
-        raise InvalidValue(f"{field} is a URL such as http://127.0.0.1:8080/v1")
-    return urlsplit(value)
+    if isinstance(value, str) and not re.search(r"[\x00-\x20\x7f]", value):
+        with suppress(ValueError):
+            url = urlsplit(value)
+            if url.scheme in ("http", "https") and url.hostname and url.port != 0:
+                return url
+    raise InvalidValue(f"{field} is a URL such as http://127.0.0.1:8080/v1")
 
 
 def _host_and_port(url: SplitResult) -> str:

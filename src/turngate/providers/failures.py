@@ -15,13 +15,7 @@ from typing import Any
 
 from turngate import identity
 from turngate.errors import ProviderCode, ProviderError
-from turngate.providers.failure_table import (
-    BY_STATUS,
-    FAILED_ENDS,
-    HINTS,
-    RULES,
-    STATUS_WORDS,
-)
+from turngate.providers.failure_table import BY_STATUS, FAILED_ENDS, HINTS, RULES, STATUS_WORDS
 
 __all__ = [
     "ended_failure",
@@ -56,9 +50,9 @@ def http_failure(*, status: int, headers: Mapping[str, str], body: bytes) -> Pro
     )
 
 
-def event_failure(payload: bytes | Any) -> ProviderError:
+def event_failure(payload: bytes) -> ProviderError:
     """The error of an error object, or of an event named ``error``, in a body of status 200."""
-    value = _error_value(payload) if isinstance(payload, bytes) else payload
+    value = _error_value(payload)
     status = _told_status(value)
     code, reason = _classified(status, _words(value))
     told = f" with code {status}" if status else ""
@@ -174,11 +168,8 @@ def _words(value: Any) -> str:
 def _strings(value: Any, *, depth: int) -> Iterator[str]:
     if isinstance(value, str):
         yield value[:_WORDS_CHARS_MAX]
-    elif depth and isinstance(value, dict):
-        for item in value.values():
-            yield from _strings(item, depth=depth - 1)
-    elif depth and isinstance(value, list):
-        for item in value:
+    elif depth and isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _strings(item, depth=depth - 1)
 
 

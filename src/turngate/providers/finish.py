@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 from turngate.results import FinishReason
 
-__all__ = ["finish_reason", "stronger_finish"]
+__all__ = ["CUT_REASONS", "finish_reason", "stronger_finish"]
+
+# With these the server itself says that more may be missing.
+CUT_REASONS: tuple[FinishReason, ...] = ("length", "content_filter")
 
 _WORDS: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -29,12 +32,8 @@ _WORDS: Mapping[str, FinishReason] = {
     "refusal": "content_filter",
 }
 
-_RANK: Mapping[FinishReason, int] = {
-    "stop": 0,
-    "tool_calls": 1,
-    "length": 2,
-    "content_filter": 3,
-}
+# From the one that says least of what is missing to the one that says most.
+_RANK: tuple[FinishReason, ...] = ("stop", "tool_calls", "length", "content_filter")
 
 # Some servers send one of these with every chunk.
 _NOTHING = frozenset(("", "null", "none"))
@@ -68,6 +67,6 @@ def stronger_finish(held: str | None, word: str) -> str | None:
     if said is None:
         return held
     before = finish_reason(held, has_calls=True)
-    if before is None or _RANK[said] > _RANK[before]:
+    if before is None or _RANK.index(said) > _RANK.index(before):
         return word
     return held

@@ -59,14 +59,11 @@ def output_schema(output: type[Any]) -> OutputSchema:
 
 def _closed(schema: Any) -> bool:
     """Close every object in `schema` in place; whether all of their members are required."""
-    if isinstance(schema, list):
-        closed = [_closed(entry) for entry in schema]
-        return all(closed)
-    if not isinstance(schema, dict):
+    if not isinstance(schema, dict | list):
         return True
-    closed = [_closed(entry) for entry in schema.values()]
+    closed = [_closed(entry) for entry in (schema if isinstance(schema, list) else schema.values())]
     strict = all(closed)
-    if schema.get("type") == "object":
+    if isinstance(schema, dict) and schema.get("type") == "object":
         members = schema.get("properties")
         if members is not None:
             schema.setdefault("additionalProperties", False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from time import monotonic
-from typing import NoReturn, get_args
+from typing import get_args
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ from turngate.completion import (
 )
 from turngate.errors import InvalidValue, PolicyStopped
 from turngate.history import is_json_object
+from turngate.providers.finish import CUT_REASONS
 from turngate.results import FinishReason
 
 __all__ = [
@@ -36,8 +37,6 @@ __all__ = [
     "TimingRecord",
     "default_policies",
 ]
-
-_CUT = ("length", "content_filter")  # the server itself says that more may be missing
 
 
 class OutputLimits(Struct, frozen=True, kw_only=True):
@@ -65,20 +64,16 @@ class _LimitsSession(CompletionSession):
     def part(self, part: ModelPart) -> None:
         if type(part) is str:
             self._chars_left -= len(part)
-            if self._chars_left < 0:
-                self._stop_text()
         elif type(part) is FunctionCallDelta:
             self._take_call(part)
+            return
         elif isinstance(part, ReasoningDelta):
             self._chars_left -= len(part.text)
-            if self._chars_left < 0:
-                self._stop_text()
-
-    def _stop_text(self) -> NoReturn:
-        raise PolicyStopped(
-            f"the answer is longer than {self._limits.chars_max} characters",
-            reason="output_chars",
-        )
+        if self._chars_left < 0:
+            raise PolicyStopped(
+                f"the answer is longer than {self._limits.chars_max} characters",
+                reason="output_chars",
+            )
 
     def _take_call(self, delta: FunctionCallDelta) -> None:
         size = self._argument_bytes.get(delta.index)
@@ -121,7 +116,7 @@ class _CallsSession(CompletionSession):
             self._deltas.append(part)
 
     def finish(self, reason: str) -> None:
-        self._is_cut = reason in _CUT
+        self._is_cut = reason in CUT_REASONS
 
     def end(self) -> None:  # not `finish`, which does not come where no reason was told
         fold = Fold()
@@ -184,7 +179,7 @@ class _RequiredSession(CompletionSession):
             self._is_missing = False
 
     def finish(self, reason: str) -> None:
-        if reason in _CUT:
+        if reason in CUT_REASONS:
             self._is_missing = False
 
     def end(self) -> None:

@@ -10,7 +10,6 @@ not see it, and the provider's iterator is closed. A failed, cut or cancelled ex
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Any, Generic, Self, TypeGuard, TypeVar, overload
 
 import msgspec
@@ -66,9 +65,8 @@ class ModelRunner:
         `observe` sees each part after the policies. Errors: `ProviderError` and `PolicyStopped`,
         both with what had been given as `partial`.
         """
-        run = _Run(self._provider, self._policies, request)
-        watch, add = run.watch, run.fold.add
-        try:
+        async with _Run(self._provider, self._policies, request) as run:
+            watch, add = run.watch, run.fold.add
             async for item in run.items:
                 # For text, which is most of all parts, this is two comparisons.
                 if (type(item) is not str or run.end is not None) and not run.is_part(item):
@@ -79,11 +77,6 @@ class ModelRunner:
                 if observe is not None:
                     observe(item)
             return run.ended()
-        except (ProviderError, PolicyStopped) as error:
-            run.add_partial_to(error)
-            raise
-        finally:
-            await run.aclose()
 
     @overload
     async def invoke(
@@ -133,7 +126,12 @@ class ModelRunner:
                 return Invocation(_checked_value(output, result), result)
             except OutputMismatch as mismatch:
                 if not attempts:
-                    raise _no_value(result, mismatch) from None
+                    raise ProviderError(
+                        f"the answer does not fit its schema, at {mismatch.place}",
+                        code="protocol",
+                        reason="invalid_output",
+                        partial=result,
+                    ) from None
                 again = (
                     f"The answer does not fit: {mismatch}. Answer with the corrected JSON alone."
                 )
@@ -199,12 +197,7 @@ class PartStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -214,9 +207,8 @@ class PartStream:
     async def _driven(
         self, provider: ChatProvider, policies: Sequence[CompletionPolicy], request: ChatRequest
     ) -> AsyncGenerator[ModelPart, None]:
-        run = _Run(provider, policies, request)
-        watch, add = run.watch, run.fold.add
-        try:
+        async with _Run(provider, policies, request) as run:
+            watch, add = run.watch, run.fold.add
             async for item in run.items:
                 # For text, which is most of all parts, this is two comparisons.
                 if (type(item) is not str or run.end is not None) and not run.is_part(item):
@@ -226,11 +218,6 @@ class PartStream:
                 add(item)
                 yield item
             self.result = run.ended()
-        except (ProviderError, PolicyStopped) as error:
-            run.add_partial_to(error)
-            raise
-        finally:
-            await run.aclose()
 
 
 class _Run:
@@ -279,13 +266,17 @@ class _Run:
         self.sessions.end()
         return result
 
-    def add_partial_to(self, error: ProviderError | PolicyStopped) -> None:
-        """Give `error` what came before it, if anything did."""
-        if error.partial is None and not self.fold.is_empty:
-            error.partial = self.fold.result()
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def aclose(self) -> None:
-        """Close the provider's iterator, and with it the connection."""
+    async def __aexit__(self, _: object, error: BaseException | None, *__: object) -> None:
+        """Give `error` what came before it, if anything did, and close the provider's iterator."""
+        if (
+            isinstance(error, ProviderError | PolicyStopped)
+            and error.partial is None
+            and not self.fold.is_empty
+        ):
+            error.partial = self.fold.result()
         close = getattr(self.items, "aclose", None)
         if close is not None:
             await close()
@@ -302,15 +293,6 @@ def _checked_value(output: type[T], result: ModelResult) -> T:
             "the output limit cut the JSON", code="truncated", reason="length", partial=result
         )
     return parsed_output(output, result.text)
-
-
-def _no_value(result: ModelResult, mismatch: OutputMismatch) -> ProviderError:
-    return ProviderError(
-        f"the answer does not fit its schema, at {mismatch.place}",
-        code="protocol",
-        reason="invalid_output",
-        partial=result,
-    )
 
 
 def _check_end(model: object, usage: object) -> None:

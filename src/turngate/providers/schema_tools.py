@@ -14,22 +14,18 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from itertools import groupby
 from typing import Any, cast
 
 import msgspec
 
 from turngate import identity
-from turngate.completion import (
-    ChatRequest,
-    FunctionCallDelta,
-    ModelPart,
-    OutputSchema,
-    StreamEnd,
-)
+from turngate.completion import ChatRequest, FunctionCallDelta, ModelPart, OutputSchema, StreamEnd
 from turngate.errors import ProviderError
 from turngate.history import paired_history
 from turngate.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from turngate.protocols import ChatProvider
+from turngate.providers.finish import CUT_REASONS
 from turngate.results import FinishReason
 from turngate.values import Target, ToolSpec
 
@@ -39,7 +35,6 @@ _FORM = (
     'Reply with one JSON object: {"tool": NAME, "arguments": {...}} to call a tool,'
     ' or {"answer": TEXT} to answer.'
 )
-_CUT = ("length", "content_filter")
 
 
 class SchemaToolsProvider:
@@ -110,23 +105,20 @@ def _plain_request(
 def _plain_messages(messages: Iterable[Message], *, in_form: bool) -> list[Message]:
     """`messages` without calls and results; `in_form` shows every reply as the schema wants it."""
     plain: list[Message] = []
-    results: list[str] = []
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            # The content of a tool message is text unless a file came with it, which is left out.
-            parts = (message.content,) if isinstance(message.content, str) else message.content
-            text = "\n".join(part for part in parts if isinstance(part, str))
-            results.append(_json({"result": text}))
-            continue
+    for _, group in groupby(messages, key=lambda message: isinstance(message, ToolMessage)):
+        results: list[str] = []
+        for message in group:
+            if isinstance(message, ToolMessage):
+                # The content is text unless a file came with it, which is left out.
+                parts = (message.content,) if isinstance(message.content, str) else message.content
+                text = "\n".join(part for part in parts if isinstance(part, str))
+                results.append(_json({"result": text}))
+            elif isinstance(message, AssistantMessage):
+                plain.append(_plain_reply(message, in_form=in_form))
+            else:
+                plain.append(message)
         if results:
             plain.append(UserMessage(("\n".join(results),)))
-            results = []
-        if isinstance(message, AssistantMessage):
-            plain.append(_plain_reply(message, in_form=in_form))
-        else:
-            plain.append(message)
-    if results:
-        plain.append(UserMessage(("\n".join(results),)))
     return plain
 
 
@@ -270,7 +262,7 @@ class _Reply:
         try:
             reply = json.loads("".join(self._pieces), strict=False)
         except (ValueError, RecursionError):
-            if end.finish_reason in _CUT:  # half a call is none; half an answer was given
+            if end.finish_reason in CUT_REASONS:  # half a call is none; half an answer was given
                 return [end]
             reply = None
         match reply:

@@ -196,7 +196,7 @@ def _mapped(error: Exception) -> Exception:
             return InvalidValue("base_url is no URL that can be requested")
         case aiohttp.ClientResponseError() | http_exceptions.HttpProcessingError():
             return _network("not_http", "the model server's answer is not HTTP")
-        case aiohttp.ClientPayloadError() if _is_encoding(error):
+        case aiohttp.ClientPayloadError(__cause__=http_exceptions.ContentEncodingError()):
             return ProviderError(
                 "the model server's answer can't be decompressed",
                 code="protocol",
@@ -213,12 +213,6 @@ def _cause(error: Exception) -> Exception | None:
     import aiohttp
 
     return None if isinstance(error, aiohttp.ClientResponseError) else error
-
-
-def _is_encoding(error: BaseException) -> bool:
-    from aiohttp import http_exceptions
-
-    return isinstance(error.__cause__, http_exceptions.ContentEncodingError)
 
 
 def timed_out(reason: str) -> ProviderError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
 import msgspec
@@ -33,7 +33,6 @@ __all__ = ["chat_completion_messages", "checked_extra_body", "request_body"]
 
 WireMessage = dict[str, Any]
 
-_NO_DEMANDS = Target()
 _SEE_FILE = "See the attached file."
 
 
@@ -46,7 +45,7 @@ def chat_completion_messages(
     the provider whose data goes back to it.
     Errors: `InvalidMessage` (also a TypeError) for what is no message, a dict for one.
     """
-    demands = target if target is not None else _NO_DEMANDS
+    demands = target if target is not None else Target()
     return [_wire_message(message, demands) for message in exact_messages(messages)]
 
 
@@ -62,8 +61,8 @@ def _wire_message(message: Message, target: Target) -> WireMessage:
             return {"role": "assistant", "content": message.text}
         case "tool":
             content = message.content
-            if type(content) is not str:
-                content = _wire_result(content)
+            if not isinstance(content, str):
+                content = "\n\n".join(_result_text(part) for part in content if part != "")
             return {"role": "tool", "tool_call_id": message.call_id, "content": content}
         case "system":
             return {"role": target.system_role, "content": message.text}
@@ -88,26 +87,19 @@ def _wire_part(part: str | InlineFile) -> dict[str, Any]:
         case InlineFile(name=name, media_type=media_type, data=data):
             kind = media_type.partition(";")[0].strip().lower()
             encoded = b64encode(data).decode("ascii")
-            if kind.startswith("image/"):
-                url = f"data:{media_type};base64,{encoded}"
-                return {"type": "image_url", "image_url": {"url": url}}
             if kind in AUDIO_FORMATS:
                 audio = {"data": encoded, "format": AUDIO_FORMATS[kind]}
                 return {"type": "input_audio", "input_audio": audio}
             url = f"data:{media_type};base64,{encoded}"
+            if kind.startswith("image/"):
+                return {"type": "image_url", "image_url": {"url": url}}
             return {"type": "file", "file": {"filename": name, "file_data": url}}
         case _:
             assert_never(part)
 
 
-def _wire_result(content: str | Content) -> str:
-    """The text of a result; a file in it is named in a line, since no server takes one here."""
-    if isinstance(content, str):
-        return content
-    return "\n\n".join(_result_text(part) for part in content if part != "")
-
-
 def _result_text(part: str | InlineFile) -> str:
+    """A part of a result; a file is named in a line, since no server takes one here."""
     match part:
         case str():
             return part
@@ -140,7 +132,7 @@ def _wire_call(call: ToolCall, target: Target) -> dict[str, Any]:
 
 def _with_provider_data(wire: dict[str, Any], data: ProviderData, target: Target) -> dict[str, Any]:
     """`wire` with the members of `data`, if they are the target's own; declared ones stay."""
-    if target.provider is None or data.provider != target.provider:
+    if data.provider != target.provider:
         return wire
     try:
         members = json.loads(data.json)
@@ -178,7 +170,9 @@ def request_body(
         if value is not None:
             body[name] = value
     if request.tools:  # a choice among no tools is refused by many servers
-        body["tools"] = _wire_tools(request.tools)
+        body["tools"] = [
+            {"type": "function", "function": _wire_function(tool)} for tool in request.tools
+        ]
         for name in ("tool_choice", "parallel_tool_calls"):
             value = getattr(options, name)
             if value is not None:
@@ -200,10 +194,6 @@ def checked_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any
     if extra_body is not None and extra_body.get("n") not in (None, 1):
         raise InvalidValue("extra_body asks for n other than 1: an exchange has one answer")
     return extra_body
-
-
-def _wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    return [{"type": "function", "function": _wire_function(tool)} for tool in tools]
 
 
 def _wire_function(tool: ToolSpec) -> dict[str, Any]:

@@ -16,44 +16,8 @@ from turngate.errors import (
     UnknownCall,
 )
 from turngate.records import Guard
-from turngate.stores.rows import (
-    CallRow,
-    ChangeRows,
-    FactRow,
-    ReviewRow,
-    call_from_row,
-    fact_mark,
-)
-from turngate.stores.statements import (
-    ACTIVE_CALL,
-    ADD_FACT_WORDS,
-    BEGIN_OR_MOVE_THREAD,
-    CALL_BY_KEY,
-    CALL_IN_REVIEW,
-    CLAIM_THREAD,
-    DELETE_FACT_SOURCES,
-    DELETE_SUMMARIES,
-    GUARD_CALL,
-    INSERT_EVENTS,
-    INSERT_FACT,
-    INSERT_FACT_SOURCE,
-    INSERT_LEDGER_ROW,
-    INSERT_STEP,
-    INSERT_SUMMARY,
-    INSERT_TURN,
-    KEEP_TEXT,
-    MOVE_LEARNT,
-    MOVE_THREAD,
-    NEWEST_SUMMARY,
-    PUT_REVIEW,
-    REMOVE_FACT_WORDS,
-    THREAD_LENGTH,
-    TURN_EXISTS,
-    UPDATE_CALL,
-    UPDATE_FACT,
-)
-
-__all__ = ["store_change"]
+from turngate.stores import statements as sql
+from turngate.stores.rows import CallRow, ChangeRows, FactRow, ReviewRow, call_from_row, fact_mark
 
 
 def store_change(db: sqlite3.Connection, rows: ChangeRows) -> int:
@@ -72,13 +36,13 @@ def store_change(db: sqlite3.Connection, rows: ChangeRows) -> int:
     if rows.ledger:
         _insert_ledger(db, rows)
     if rows.steps:
-        db.executemany(INSERT_STEP, [(rows.tenant, *step) for step in rows.steps])
+        db.executemany(sql.INSERT_STEP, [(rows.tenant, *step) for step in rows.steps])
     if rows.events:
-        db.executemany(INSERT_EVENTS, [(rows.tenant, *batch) for batch in rows.events])
+        db.executemany(sql.INSERT_EVENTS, [(rows.tenant, *batch) for batch in rows.events])
     for review in rows.reviews:
         _put_review(db, rows, review)
     if rows.texts:
-        db.executemany(KEEP_TEXT, [(rows.tenant, *text) for text in rows.texts])
+        db.executemany(sql.KEEP_TEXT, [(rows.tenant, *text) for text in rows.texts])
     _remember(db, rows)
     return length
 
@@ -89,16 +53,16 @@ def _claim(db: sqlite3.Connection, rows: ChangeRows, call: CallRow) -> None:
         *(rows.tenant, call.body),
     )
     if call.state == "active" and not rows.beside_review:
-        held = db.execute(CALL_IN_REVIEW, (rows.tenant, rows.thread)).fetchone()
+        held = db.execute(sql.CALL_IN_REVIEW, (rows.tenant, rows.thread)).fetchone()
         if held is not None:
             raise ThreadBusy(rows.thread, call_id=held[0], in_review=True)
-    if db.execute(CLAIM_THREAD, values).rowcount == 1:
+    if db.execute(sql.CLAIM_THREAD, values).rowcount == 1:
         return
-    active = db.execute(ACTIVE_CALL, (rows.tenant, rows.thread)).fetchone()
+    active = db.execute(sql.ACTIVE_CALL, (rows.tenant, rows.thread)).fetchone()
     if active is not None and call.state == "active":
         raise ThreadBusy(rows.thread, call_id=call_from_row(*active).id)
     if call.key is not None:
-        earlier = db.execute(CALL_BY_KEY, (rows.tenant, call.key)).fetchone()
+        earlier = db.execute(sql.CALL_BY_KEY, (rows.tenant, call.key)).fetchone()
         if earlier is not None:
             raise KeyReused(call.key, call_id=call_from_row(*earlier).id)
     raise InvalidValue(f"the tenant already has a call {call.id!r}")
@@ -109,16 +73,16 @@ def _update(db: sqlite3.Connection, rows: ChangeRows, guard: Guard) -> None:
     guarded = (rows.tenant, guard.call, rows.thread, guard.owner, guard.epoch, guard.state)
     call = rows.update
     if call is None:
-        done = db.execute(GUARD_CALL, guarded)
+        done = db.execute(sql.GUARD_CALL, guarded)
     else:
         values = (
             *(call.state, call.owner, call.epoch, call.key),
             *(len(rows.turns), rows.tenant, rows.thread, call.body),
         )
         try:
-            done = db.execute(UPDATE_CALL, (*values, *guarded))
+            done = db.execute(sql.UPDATE_CALL, (*values, *guarded))
         except sqlite3.IntegrityError as error:  # a call in review goes on, and meets an active one
-            active = db.execute(ACTIVE_CALL, (rows.tenant, rows.thread)).fetchone()
+            active = db.execute(sql.ACTIVE_CALL, (rows.tenant, rows.thread)).fetchone()
             if active is None:
                 raise
             raise ThreadBusy(rows.thread, call_id=call_from_row(*active).id) from error
@@ -135,7 +99,7 @@ def _moved_length(db: sqlite3.Connection, rows: ChangeRows) -> int:
             return _allowed(rows, length or 0)
     if rows.begins and lowest == 0:
         moved = db.execute(
-            BEGIN_OR_MOVE_THREAD,
+            sql.BEGIN_OR_MOVE_THREAD,
             (
                 *(rows.tenant, rows.thread, len(rows.turns), rows.tenant),
                 *(rows.title, rows.user, rows.at_us, rows.at_us, lowest, highest),
@@ -143,7 +107,7 @@ def _moved_length(db: sqlite3.Connection, rows: ChangeRows) -> int:
         ).fetchone()
     else:
         moved = db.execute(
-            MOVE_THREAD,
+            sql.MOVE_THREAD,
             (
                 *(len(rows.turns), rows.tenant, rows.title, rows.user, rows.at_us),
                 *(rows.tenant, rows.thread, lowest, highest),
@@ -156,7 +120,7 @@ def _moved_length(db: sqlite3.Connection, rows: ChangeRows) -> int:
 
 
 def _length(db: sqlite3.Connection, rows: ChangeRows) -> int | None:
-    found = db.execute(THREAD_LENGTH, (rows.tenant, rows.thread)).fetchone()
+    found = db.execute(sql.THREAD_LENGTH, (rows.tenant, rows.thread)).fetchone()
     return None if found is None else int(found[0])
 
 
@@ -173,12 +137,12 @@ def _insert_turns(db: sqlite3.Connection, rows: ChangeRows, *, first: int) -> No
         for position, (turn_id, body) in enumerate(rows.turns, first)
     ]
     try:
-        db.executemany(INSERT_TURN, values)
+        db.executemany(sql.INSERT_TURN, values)
     except sqlite3.IntegrityError as error:
         # The turns before the one that was refused are there by now, and so is that one, so the
         # last that is found was there before.
         ids = [turn_id for turn_id, _ in rows.turns]
-        found = [i for i in ids if db.execute(TURN_EXISTS, (rows.tenant, i)).fetchone()]
+        found = [i for i in ids if db.execute(sql.TURN_EXISTS, (rows.tenant, i)).fetchone()]
         if not found:
             raise
         raise InvalidValue(f"the tenant already has a turn {found[-1]!r}") from error
@@ -187,7 +151,7 @@ def _insert_turns(db: sqlite3.Connection, rows: ChangeRows, *, first: int) -> No
 def _insert_ledger(db: sqlite3.Connection, rows: ChangeRows) -> None:
     for row_id, call, body in rows.ledger:
         try:
-            db.execute(INSERT_LEDGER_ROW, (rows.tenant, row_id, call, body))
+            db.execute(sql.INSERT_LEDGER_ROW, (rows.tenant, row_id, call, body))
         except sqlite3.IntegrityError as error:
             raise InvalidValue(f"the tenant already has a ledger row {row_id!r}") from error
 
@@ -197,7 +161,7 @@ def _put_review(db: sqlite3.Connection, rows: ChangeRows, review: ReviewRow) -> 
         *(rows.tenant, review.id, review.call, rows.thread, review.state, rows.tenant),
         *(review.expires_us, review.body, review.call),
     )
-    if db.execute(PUT_REVIEW, values).rowcount == 0:
+    if db.execute(sql.PUT_REVIEW, values).rowcount == 0:
         raise InvalidValue(f"the tenant already has a review {review.id!r} of another call")
 
 
@@ -208,16 +172,16 @@ def _remember(db: sqlite3.Connection, rows: ChangeRows) -> None:
     """Write the summary and the facts. Errors: `RecallMoved` where another was first."""
     key = (rows.tenant, rows.thread)
     if rows.forget_summaries is not None:
-        db.execute(DELETE_SUMMARIES, (*key, rows.forget_summaries))
+        db.execute(sql.DELETE_SUMMARIES, (*key, rows.forget_summaries))
     if rows.summary is not None:
         version, upto, _ = rows.summary
-        newest = db.execute(NEWEST_SUMMARY, key).fetchone() or ("", 0, 0)
+        newest = db.execute(sql.NEWEST_SUMMARY, key).fetchone() or ("", 0, 0)
         if version != newest[1] + 1 or upto <= newest[2]:
             raise RecallMoved(f"the summary of thread {rows.thread!r}")
-        db.execute(INSERT_SUMMARY, (*key, *rows.summary))
+        db.execute(sql.INSERT_SUMMARY, (*key, *rows.summary))
     if rows.learnt is not None:
         first, end = rows.learnt.first, rows.learnt.first + rows.learnt.count
-        if db.execute(MOVE_LEARNT, (*key, end, first)).rowcount == 0:
+        if db.execute(sql.MOVE_LEARNT, (*key, end, first)).rowcount == 0:
             raise RecallMoved(f"what was learnt of thread {rows.thread!r}")
     for fact in rows.facts:
         _put_fact(db, rows.tenant, fact)
@@ -226,17 +190,17 @@ def _remember(db: sqlite3.Connection, rows: ChangeRows) -> None:
 def _put_fact(db: sqlite3.Connection, tenant: str, fact: FactRow) -> None:
     if fact.revision == 0:
         new = (tenant, fact.id, fact.user, fact.state, tenant, fact.body)
-        if db.execute(INSERT_FACT, new).rowcount == 0:
+        if db.execute(sql.INSERT_FACT, new).rowcount == 0:
             raise InvalidValue(f"the tenant already has a fact {fact.id!r}")
     else:
         next_ = (fact.state, fact.revision, fact.body)
         known = (tenant, fact.id, fact.user, fact.revision - 1)
-        if db.execute(UPDATE_FACT, (*next_, *known)).rowcount == 0:
+        if db.execute(sql.UPDATE_FACT, (*next_, *known)).rowcount == 0:
             raise RecallMoved(f"fact {fact.id!r}")
-    db.execute(DELETE_FACT_SOURCES, (tenant, fact.id))
-    db.executemany(INSERT_FACT_SOURCE, [(tenant, *source, fact.id) for source in fact.sources])
+    db.execute(sql.DELETE_FACT_SOURCES, (tenant, fact.id))
+    db.executemany(sql.INSERT_FACT_SOURCE, [(tenant, *source, fact.id) for source in fact.sources])
     own = fact_mark(tenant, fact.user, fact.id)
-    db.execute(REMOVE_FACT_WORDS, (tenant, f'marks : "{own}"'))
+    db.execute(sql.REMOVE_FACT_WORDS, (tenant, f'marks : "{own}"'))
     if fact.words is not None:
         marks = f"{fact_mark(tenant, fact.user)} {own}"
-        db.execute(ADD_FACT_WORDS, (tenant, fact.id, marks, fact.words))
+        db.execute(sql.ADD_FACT_WORDS, (tenant, fact.id, marks, fact.words))

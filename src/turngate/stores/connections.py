@@ -9,16 +9,6 @@ from pathlib import Path
 from turngate.errors import StoreError
 from turngate.stores.statements import MIGRATIONS, RECORD_MIGRATION, SCHEMA_VERSION
 
-__all__ = [
-    "Connect",
-    "is_busy",
-    "migrate",
-    "reading_connection",
-    "schema_version",
-    "store_error",
-    "writing_connection",
-]
-
 Connect = Callable[..., sqlite3.Connection]
 """`sqlite3.connect`, or what takes its place: tests pass one with faults."""
 

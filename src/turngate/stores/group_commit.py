@@ -19,8 +19,6 @@ from pathlib import Path
 from turngate.errors import RequestError, StoreError, TurngateError
 from turngate.stores.connections import Connect, is_busy, store_error, writing_connection
 
-__all__ = ["Apply", "GroupCommit", "Job", "Outcome"]
-
 Apply = Callable[[sqlite3.Connection], int]
 """Writes one change into the open transaction and gives the thread's new length."""
 

@@ -20,8 +20,6 @@ from msgspec import Struct
 from turngate.errors import StoreError, StoreInUse
 from turngate.identity import now
 
-__all__ = ["WriterLock"]
-
 _OWNER_BYTES_MAX = 4096
 
 
@@ -57,16 +55,18 @@ class WriterLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            owner = _owner_text(os.pread(descriptor, _OWNER_BYTES_MAX, 0))
+            holder = _owner_text(os.pread(descriptor, _OWNER_BYTES_MAX, 0))
             os.close(descriptor)
-            raise StoreInUse(str(database), owner=owner) from error
+            raise StoreInUse(str(database), owner=holder) from error
         except OSError as error:  # some network file systems have no locks at all
             os.close(descriptor)
             raise StoreError(
                 f"can't lock {path}: {error.strerror}",
                 hint="Keep the database on a local disk.",
             ) from error
-        _write(descriptor, msgspec.json.encode(_present_owner()))
+        since = now().isoformat(timespec="seconds")
+        owner = _Owner(pid=os.getpid(), host=socket.gethostname(), since=since)
+        _write(descriptor, msgspec.json.encode(owner))
         return cls(descriptor)
 
     def release(self) -> None:
@@ -75,11 +75,6 @@ class WriterLock:
             _write(self._descriptor, b"")  # so that no dead owner is named later
             os.close(self._descriptor)
             self._descriptor = None
-
-
-def _present_owner() -> _Owner:
-    since = now().isoformat(timespec="seconds")
-    return _Owner(pid=os.getpid(), host=socket.gethostname(), since=since)
 
 
 def _write(descriptor: int, content: bytes) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from turngate.errors import InvalidValue, StoreError
 from turngate.facts import fact_words, stem
@@ -34,33 +35,6 @@ from turngate.records import (
 )
 from turngate.turns import Turn
 
-__all__ = [
-    "INTEGER_MAX",
-    "CallRow",
-    "ChangeRows",
-    "FactRow",
-    "ReviewRow",
-    "ThreadRow",
-    "call_from_row",
-    "change_rows",
-    "checked_file_id",
-    "cursor_after",
-    "cursor_key",
-    "fact_mark",
-    "fact_query",
-    "facts_from_bodies",
-    "file_body",
-    "files_from_bodies",
-    "ledger_from_bodies",
-    "moment",
-    "reviews_from_bodies",
-    "steps_from_bodies",
-    "summary_from_body",
-    "thread_from_row",
-    "turns_from_bodies",
-    "unix_us",
-]
-
 INTEGER_MAX = 2**63 - 1  # of a BIGINT column
 
 ThreadRow = tuple[str, int, int, int, str | None, str | None, int]
@@ -70,27 +44,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 _encoder = msgspec.json.Encoder()
-_turn = msgspec.json.Decoder(Turn).decode
-_call = msgspec.json.Decoder(CallRecord).decode
-_ledger_row = msgspec.json.Decoder(LedgerRow).decode
-_step = msgspec.json.Decoder(Step).decode
-_review = msgspec.json.Decoder(ReviewRecord).decode
-_summary = msgspec.json.Decoder(SummaryRecord).decode
-_fact = msgspec.json.Decoder(FactRecord).decode
+# Whatever is stored as one document: how an error calls it, and its typed decode in C.
+_DOCUMENTS: dict[type[Struct], tuple[str, Callable[[str], Any]]] = {
+    kind: (name, msgspec.json.Decoder(kind).decode)
+    for kind, name in (
+        (Turn, "turn"),
+        (CallRecord, "call"),
+        (LedgerRow, "ledger row"),
+        (Step, "step"),
+        (ReviewRecord, "review"),
+        (FileRecord, "file"),
+        (SummaryRecord, "summary"),
+        (FactRecord, "fact"),
+    )
+}
 
-_file = msgspec.json.Decoder(FileRecord).decode
-
-_Value = TypeVar(
-    "_Value",
-    Turn,
-    CallRecord,
-    LedgerRow,
-    Step,
-    ReviewRecord,
-    FileRecord,
-    SummaryRecord,
-    FactRecord,
-)
+_Value = TypeVar("_Value", bound=Struct)
+_Row = TypeVar("_Row", bound=tuple[Any, ...])
 
 
 class CallRow(NamedTuple):
@@ -114,6 +84,16 @@ class ReviewRow(NamedTuple):
     body: str
 
 
+class FileRow(NamedTuple):
+    """A file record as columns."""
+
+    tenant: str
+    id: str
+    sha256: str
+    object: str
+    body: str
+
+
 class FactRow(NamedTuple):
     """A fact as columns; `sources` are (thread, turn), `words` None where it can't be found."""
 
@@ -131,8 +111,8 @@ class ChangeRows(NamedTuple):
 
     Shapes: `lengths` are the lowest and highest length that the thread may have; `turns` are
     (id, body), `ledger` (id, call, body), `steps` and `events` (call, number, body), `summary`
-    (version, upto, body). `begins`: a
-    missing thread begins with this change; `touches`: an existing one is altered by it.
+    (version, upto, body). `begins`: a missing thread begins with this change; `touches`: an
+    existing one is altered by it.
     """
 
     tenant: str
@@ -176,15 +156,16 @@ def change_rows(scope: Scope, change: Change) -> ChangeRows:
         lengths=(0, INTEGER_MAX) if expected is None else (expected, expected),
         title=title,
         user=user,
-        turns=_turn_rows(change.turns),
+        turns=_distinct(
+            "turn", ((_id("turn", turn.id), _document(Turn, turn)) for turn in change.turns)
+        ),
         begin=None if change.begin is None else _call_row(change.thread, change.begin),
         beside_review=change.beside_review,
         guard=_checked_guard(change),
         update=None if change.update is None else _call_row(change.thread, change.update),
-        ledger=_ledger_rows(change.ledger),
+        ledger=_distinct("ledger row", map(_ledger_columns, change.ledger)),
         steps=tuple(
-            (_guarded_call(change), step.number, _document("step", step, _step))
-            for step in change.steps
+            (_guarded_call(change), step.number, _document(Step, step)) for step in change.steps
         ),
         events=tuple(
             (_guarded_call(change), batch.first, _body_text("event", batch.body))
@@ -194,99 +175,69 @@ def change_rows(scope: Scope, change: Change) -> ChangeRows:
         texts=tuple((text_hash(_body_text("text", text)), text) for text in change.texts),
         summary=None if change.summary is None else _summary_row(change, change.summary),
         forget_summaries=change.forget_summaries,
-        facts=_fact_rows(change.facts),
+        facts=_distinct("fact", map(_fact_row, change.facts)),
         learnt=_checked_span(change.learnt),
         begins=bool(change.turns) or title is not None or change.create,
         touches=bool(change.turns) or title is not None or user is not None,
     )
 
 
-def _turn_rows(turns: Sequence[Turn]) -> tuple[tuple[str, str], ...]:
-    rows = tuple((_id("turn", turn.id), _document("turn", turn, _turn)) for turn in turns)
-    _refuse_repeated("turn", [row[0] for row in rows])
-    return rows
-
-
-def _ledger_rows(ledger: Sequence[LedgerRow]) -> tuple[tuple[str, str, str], ...]:
-    for row in ledger:
-        _aware("a ledger row's created_at", row.created_at)
-    rows = tuple(
-        (
-            _id("ledger row", row.id),
-            _id("call", row.call),
-            _document("ledger row", row, _ledger_row),
-        )
-        for row in ledger
-    )
-    _refuse_repeated("ledger row", [row[0] for row in rows])
-    return rows
+def _ledger_columns(row: LedgerRow) -> tuple[str, str, str]:
+    _check_times("a ledger row", row, "created_at")
+    return _id("ledger row", row.id), _id("call", row.call), _document(LedgerRow, row)
 
 
 def _call_row(thread: str, call: CallRecord) -> CallRow:
     if call.thread != thread:
         raise InvalidValue("a change's call belongs to the thread of the change")
-    _aware("a call's created_at", call.created_at)
-    for name in ("ended_at", "resumed_at"):
-        if (at := getattr(call, name)) is not None:
-            _aware(f"a call's {name}", at)
+    _check_times("a call", call, "created_at", "ended_at", "resumed_at")
     return CallRow(
         id=_id("call", call.id),
         state=call.state,
         owner=_id("owner", call.owner),
         epoch=call.epoch,
         key=_column_text("key", call.key) if call.key is not None else None,
-        body=_document("call", call, _call),
+        body=_document(CallRecord, call),
     )
 
 
 def _review_row(change: Change, review: ReviewRecord) -> ReviewRow:
     if (review.call, review.thread) != (_guarded_call(change), change.thread):
         raise InvalidValue("a change's review belongs to the call of its guard and to its thread")
-    _aware("a review's created_at", review.created_at)
-    if review.decided_at is not None:
-        _aware("a review's decided_at", review.decided_at)
+    _check_times("a review", review, "created_at", "decided_at")
     return ReviewRow(
         id=_id("review", review.id),
         call=review.call,
         state=review.state,
         expires_us=None if review.expires_at is None else unix_us(review.expires_at),
-        body=_document("review", review, _review),
+        body=_document(ReviewRecord, review),
     )
 
 
 def _summary_row(change: Change, summary: SummaryRecord) -> tuple[int, int, str]:
     if summary.thread != change.thread:
         raise InvalidValue("a change's summary belongs to the thread of the change")
-    _aware("a summary's created_at", summary.created_at)
-    body = _document("summary", summary, _summary)
+    _check_times("a summary", summary, "created_at")
+    body = _document(SummaryRecord, summary)
     if not (0 < summary.version <= INTEGER_MAX and 0 < summary.upto <= INTEGER_MAX):
         raise InvalidValue("a summary's version and upto are 1 or more")
     return summary.version, summary.upto, body
 
 
-def _fact_rows(facts: Sequence[FactRecord]) -> tuple[FactRow, ...]:
-    for fact in facts:
-        _aware("a fact's created_at", fact.created_at)
-        if not 0 <= fact.revision <= INTEGER_MAX:
-            raise InvalidValue("a fact's revision is 0 or more")
-        if fact.changed_at is not None:
-            _aware("a fact's changed_at", fact.changed_at)
-    rows = tuple(
-        FactRow(
-            id=_id("fact", fact.id),
-            user=_id("user", fact.user),
-            state=fact.state,
-            revision=fact.revision,
-            body=_document("fact", fact, _fact),
-            sources=tuple(
-                dict.fromkeys((_id("thread", s.thread), _id("turn", s.turn)) for s in fact.sources)
-            ),
-            words=" ".join(fact_words(fact.text)) if fact.state == "active" else None,
-        )
-        for fact in facts
+def _fact_row(fact: FactRecord) -> FactRow:
+    _check_times("a fact", fact, "created_at", "changed_at")
+    if not 0 <= fact.revision <= INTEGER_MAX:
+        raise InvalidValue("a fact's revision is 0 or more")
+    sources = ((_id("thread", s.thread), _id("turn", s.turn)) for s in fact.sources)
+    return FactRow(
+        id=_id("fact", fact.id),
+        user=_id("user", fact.user),
+        state=fact.state,
+        revision=fact.revision,
+        body=_document(FactRecord, fact),
+        sources=tuple(dict.fromkeys(sources)),
+        words=" ".join(fact_words(fact.text)) if fact.state == "active" else None,
     )
-    _refuse_repeated("fact", [row.id for row in rows])
-    return rows
 
 
 def _checked_span(span: Span | None) -> Span | None:
@@ -319,15 +270,16 @@ def _body_text(what: str, text: str) -> str:
     return text
 
 
-def _document(what: str, value: _Value, decode: Callable[[str], _Value]) -> str:
+def _document(kind: type[_Value], value: _Value) -> str:
     """`value` as one JSON text; NUL is fine in it, since JSON escapes it.
 
     The text is read back before it is stored, about 1 us, for a row that can't be read again
     would cost its whole thread: a value of another type than was declared, say.
     """
+    what, decode = _DOCUMENTS[kind]
     try:
         body = _encoder.encode(value).decode()
-        same = decode(body) == value
+        same: bool = decode(body) == value
     except UnicodeEncodeError as error:
         raise InvalidValue(f"a {what} holds a lone surrogate, which is no text") from error
     except InvalidValue:
@@ -339,15 +291,12 @@ def _document(what: str, value: _Value, decode: Callable[[str], _Value]) -> str:
     return body
 
 
-def checked_file_id(file_id: str) -> str:
-    """`file_id`, once a column can hold it. Errors: `InvalidValue`."""
-    return _id("file", file_id)
-
-
-def file_body(record: FileRecord) -> str:
-    """The document of a file's row. Errors: `InvalidValue`, which names the field."""
-    _aware("a file's created_at", record.created_at)
-    return _document("file", record, _file)
+def file_row(scope: Scope, record: FileRecord) -> FileRow:
+    """`record` as a row. Errors: `InvalidValue`, which names the field."""
+    file_id = _id("file", record.ref.id)
+    _check_times("a file", record, "created_at")
+    body = _document(FileRecord, record)
+    return FileRow(scope.tenant, file_id, record.ref.sha256, record.object, body)
 
 
 def _id(what: str, value: str) -> str:
@@ -370,91 +319,56 @@ def _column_text(what: str, value: str) -> str:
     return value
 
 
-def _refuse_repeated(what: str, ids: list[str]) -> None:
-    if len(set(ids)) < len(ids):
+def _distinct(what: str, rows: Iterable[_Row]) -> tuple[_Row, ...]:
+    """`rows`, whose first column is an id that none of them shares with another."""
+    kept = tuple(rows)
+    if len({row[0] for row in kept}) < len(kept):
         raise InvalidValue(f"a change holds a {what} twice")
+    return kept
 
 
-def _aware(what: str, at: datetime) -> None:
-    if at.utcoffset() is None:
-        raise InvalidValue(f"{what} needs a time zone")
+def _check_times(what: str, record: Struct, *fields: str) -> None:
+    for field in fields:
+        at = getattr(record, field)
+        if at is not None and at.utcoffset() is None:
+            raise InvalidValue(f"{what}'s {field} needs a time zone")
 
 
 def unix_us(at: datetime) -> int:
     """`at` in whole microseconds since 1970 in UTC. Errors: a naive time is an `InvalidValue`."""
-    _aware("a change's time", at)
+    if at.utcoffset() is None:
+        raise InvalidValue("a change's time needs a time zone")
     return (at - _EPOCH) // _MICROSECOND
 
 
 # --------------------------------------------------------------------------- rows to values
 
 
-def turns_from_bodies(bodies: Iterable[tuple[str]]) -> list[Turn]:
-    """The turns of rows with one column, in their order. Errors: a damaged row is a `StoreError`.
+def values_from_rows(kind: type[_Value], rows: Iterable[Sequence[Any]]) -> list[_Value]:
+    """The values whose documents are the first column of `rows`, in their order.
 
-    One typed decode in C for each row; nothing else is done for it in Python.
+    One typed decode in C for each row; nothing else is done for it in Python. Errors: a damaged
+    row is a `StoreError`.
     """
+    what, decode = _DOCUMENTS[kind]
     try:
-        return [_turn(body) for (body,) in bodies]
+        return [decode(row[0]) for row in rows]
     except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
-        raise _damaged("turn") from error
+        raise StoreError(
+            f"a stored {what} can't be read: its row is damaged, or a newer version wrote it",
+            hint="Upgrade Turngate; if it is the newest, restore the database from a backup.",
+        ) from error
+
+
+def turns_from_bodies(bodies: Iterable[Sequence[Any]]) -> list[Turn]:
+    """`values_from_rows` of turns."""
+    return values_from_rows(Turn, bodies)
 
 
 def call_from_row(body: str, first: int | None) -> CallRecord:
-    """The call of a row. Errors: a damaged row is a `StoreError`."""
-    try:
-        call = _call(body)
-        return call if first is None else msgspec.structs.replace(call, first=first)
-    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
-        raise _damaged("call") from error
-
-
-def steps_from_bodies(bodies: Iterable[tuple[str]]) -> list[Step]:
-    """The steps of rows with one column, in their order. Errors: as for turns."""
-    try:
-        return [_step(body) for (body,) in bodies]
-    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
-        raise _damaged("step") from error
-
-
-def reviews_from_bodies(bodies: Iterable[str]) -> list[ReviewRecord]:
-    """The reviews of these documents, in their order. Errors: as for turns."""
-    try:
-        return [_review(body) for body in bodies]
-    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
-        raise _damaged("review") from error
-
-
-def ledger_from_bodies(bodies: Iterable[tuple[str]]) -> list[LedgerRow]:
-    """The ledger rows of rows with one column, in their order. Errors: as for turns."""
-    try:
-        return [_ledger_row(body) for (body,) in bodies]
-    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
-        raise _damaged("ledger row") from error
-
-
-def files_from_bodies(bodies: Iterable[str]) -> list[FileRecord]:
-    """The files of rows, in their order. Errors: as for turns."""
-    try:
-        return [_file(body) for body in bodies]
-    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
-        raise _damaged("file") from error
-
-
-def summary_from_body(body: str) -> SummaryRecord:
-    """The summary of this document. Errors: as for turns."""
-    try:
-        return _summary(body)
-    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
-        raise _damaged("summary") from error
-
-
-def facts_from_bodies(bodies: Iterable[str]) -> list[FactRecord]:
-    """The facts of these documents, in their order. Errors: as for turns."""
-    try:
-        return [_fact(body) for body in bodies]
-    except (msgspec.MsgspecError, InvalidValue, RecursionError) as error:
-        raise _damaged("fact") from error
+    """The call of a row. Errors: as for `values_from_rows`."""
+    (call,) = values_from_rows(CallRecord, ((body,),))
+    return call if first is None else msgspec.structs.replace(call, first=first)
 
 
 def thread_from_row(row: ThreadRow) -> ThreadRecord:
@@ -473,13 +387,6 @@ def thread_from_row(row: ThreadRow) -> ThreadRecord:
 def moment(us: int) -> datetime:
     """The time, in UTC, that is `us` microseconds after the beginning of 1970."""
     return _EPOCH + us * _MICROSECOND
-
-
-def _damaged(what: str) -> StoreError:
-    return StoreError(
-        f"a stored {what} can't be read: its row is damaged, or a newer version wrote it",
-        hint="Upgrade Turngate; if it is the newest, restore the database from a backup.",
-    )
 
 
 # ----------------------------------------------------------------------------- listing cursor

@@ -12,7 +12,7 @@ import asyncio
 import functools
 import sqlite3
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from turngate.errors import (
     InvalidValue,
     StoreError,
     ThreadNotFound,
+    TurngateError,
     UnknownCall,
     UnknownFact,
     UnknownReview,
@@ -50,9 +51,10 @@ from turngate.records import (
     ThreadRecord,
     TurnPage,
 )
+from turngate.stores import statements as sql
 from turngate.stores.changes import store_change
 from turngate.stores.connections import Connect, reading_connection, store_error
-from turngate.stores.files import file_row, remove_file_row, store_file_row
+from turngate.stores.files import remove_file_row, store_file_row
 from turngate.stores.group_commit import Apply, GroupCommit
 from turngate.stores.lock import WriterLock
 from turngate.stores.rows import (
@@ -61,45 +63,11 @@ from turngate.stores.rows import (
     cursor_after,
     cursor_key,
     fact_query,
-    facts_from_bodies,
-    files_from_bodies,
-    ledger_from_bodies,
-    reviews_from_bodies,
-    steps_from_bodies,
-    summary_from_body,
+    file_row,
     thread_from_row,
     turns_from_bodies,
     unix_us,
-)
-from turngate.stores.statements import (
-    ACTIVE_CALL,
-    CALL,
-    CALL_BY_KEY,
-    CALLS,
-    CALLS_OF_THREAD,
-    EVENTS,
-    FACT,
-    FACTS,
-    FACTS_FOUND,
-    FILE,
-    FILE_OF_BYTES,
-    FILES,
-    LEARNT,
-    LEDGER,
-    LOST_CALLS,
-    NEWEST_SUMMARY,
-    OBJECT_IN_USE,
-    OVERDUE_REVIEWS,
-    REVIEW,
-    REVIEWS,
-    STEPS,
-    SUMMARY,
-    TENANTS_WITH_FILES,
-    TEXT,
-    THREAD,
-    THREAD_LENGTH,
-    THREADS,
-    TURNS,
+    values_from_rows,
 )
 from turngate.stores.writer import Writer
 from turngate.turns import Turn
@@ -112,7 +80,11 @@ FOUND_MAX = 200  # facts that share a word with a query, of which the best are g
 
 
 class SqliteStore:
-    """Threads in one SQLite database, as `turngate.protocols.ThreadStore` says."""
+    """Threads in one SQLite database.
+
+    What each call means is told once, by `turngate.protocols.ThreadStore`. A page has a limit of
+    1 to 1000.
+    """
 
     def __init__(self, path: Path, reader: sqlite3.Connection, writer: Writer | None) -> None:
         self._path = path
@@ -187,7 +159,7 @@ class SqliteStore:
         """
         if limit < 1 or (before is not None and before < 0):
             raise InvalidValue("a page has a limit of 1 or more, below a position of 0 or more")
-        found = self._rows(THREAD_LENGTH, scope.tenant, thread)
+        found = self._rows(sql.THREAD_LENGTH, scope.tenant, thread)
         length = int(found[0][0]) if found else 0
         end = length if before is None else min(before, length)
         first = max(0, end - limit)
@@ -197,7 +169,7 @@ class SqliteStore:
             if turns:
                 await asyncio.sleep(0)
             stop = min(start + PIECE_ROWS, end)
-            turns += turns_from_bodies(self._rows(TURNS, scope.tenant, thread, start, stop))
+            turns += turns_from_bodies(self._rows(sql.TURNS, scope.tenant, thread, start, stop))
         if len(turns) != end - first:
             raise StoreError(
                 f"thread {thread!r} lacks turns between the positions {first} and {end}",
@@ -206,40 +178,25 @@ class SqliteStore:
         return TurnPage(first=first, turns=tuple(turns), length=length)
 
     async def thread(self, scope: Scope, thread: str) -> ThreadRecord:
-        """The thread without its turns. Errors: `ThreadNotFound`."""
-        found = self._rows(THREAD, scope.tenant, thread)
-        if not found:
-            raise ThreadNotFound(thread)
-        return thread_from_row(found[0])
+        return thread_from_row(self._row(ThreadNotFound, sql.THREAD, scope, thread))
 
     async def threads(
         self, scope: Scope, *, after: str | None = None, limit: int = 50
     ) -> ThreadPage:
-        """Threads of the tenant, last changed first, from cursor `after` on; `limit` 1 to 1000."""
-        if not 1 <= limit <= THREADS_MAX:
-            raise InvalidValue(f"a page of threads has a limit of 1 to {THREADS_MAX}")
-        found = self._rows(THREADS, scope.tenant, *cursor_key(after), limit + 1)
-        page = found[:limit]
-        return ThreadPage(
-            threads=tuple(thread_from_row(row) for row in page),
-            next=cursor_after(page[-1]) if len(found) > limit else None,
+        rows, next_ = self._page(
+            "threads", sql.THREADS, scope.tenant, after=after, limit=limit, cursor=cursor_after
         )
+        return ThreadPage(threads=tuple(map(thread_from_row, rows)), next=next_)
 
     async def call(self, scope: Scope, call: str) -> CallRecord:
-        """The record of a call. Errors: `UnknownCall`."""
-        found = self._rows(CALL, scope.tenant, call)
-        if not found:
-            raise UnknownCall(call)
-        return call_from_row(*found[0])
+        return call_from_row(*self._row(UnknownCall, sql.CALL, scope, call))
 
     async def active_call(self, scope: Scope, thread: str) -> CallRecord | None:
-        """The active call of the thread, or None."""
-        found = self._rows(ACTIVE_CALL, scope.tenant, thread)
+        found = self._rows(sql.ACTIVE_CALL, scope.tenant, thread)
         return call_from_row(*found[0]) if found else None
 
     async def call_by_key(self, scope: Scope, key: str) -> CallRecord | None:
-        """The call that was begun with this key, or None."""
-        found = self._rows(CALL_BY_KEY, scope.tenant, key)
+        found = self._rows(sql.CALL_BY_KEY, scope.tenant, key)
         return call_from_row(*found[0]) if found else None
 
     async def calls(
@@ -250,34 +207,21 @@ class SqliteStore:
         after: str | None = None,
         limit: int = 50,
     ) -> CallPage:
-        """Calls of the tenant (of one thread), newest first; `limit` 1 to 1000."""
-        if not 1 <= limit <= THREADS_MAX:
-            raise InvalidValue(f"a page of calls has a limit of 1 to {THREADS_MAX}")
-        cursor = cursor_key(after)
-        if thread is None:
-            found = self._rows(CALLS, scope.tenant, *cursor, limit + 1)
-        else:
-            found = self._rows(CALLS_OF_THREAD, scope.tenant, thread, *cursor, limit + 1)
-        page = found[:limit]
-        return CallPage(
-            calls=tuple(call_from_row(body, first) for body, first, _, _ in page),
-            next=f"{page[-1][2]}:{page[-1][3]}" if len(found) > limit else None,
-        )
+        statement = sql.CALLS if thread is None else sql.CALLS_OF_THREAD
+        values = [scope.tenant] if thread is None else [scope.tenant, thread]
+        rows, next_ = self._page("calls", statement, *values, after=after, limit=limit)
+        calls = tuple(call_from_row(body, first) for body, first, _, _ in rows)
+        return CallPage(calls=calls, next=next_)
 
     async def steps(self, scope: Scope, call: str) -> Sequence[Step]:
-        """The journalled steps of a call, in their order."""
-        return steps_from_bodies(self._rows(STEPS, scope.tenant, call))
+        return values_from_rows(Step, self._rows(sql.STEPS, scope.tenant, call))
 
     async def events(self, scope: Scope, call: str) -> Sequence[EventBatch]:
-        """The stored events of a call, in their order."""
-        return [EventBatch(*row) for row in self._rows(EVENTS, scope.tenant, call)]
+        return [EventBatch(*row) for row in self._rows(sql.EVENTS, scope.tenant, call)]
 
     async def review(self, scope: Scope, review: str) -> ReviewRecord:
-        """The review of this id. Errors: `UnknownReview`."""
-        found = self._rows(REVIEW, scope.tenant, review)
-        if not found:
-            raise UnknownReview(review)
-        return reviews_from_bodies(found[0])[0]
+        row = self._row(UnknownReview, sql.REVIEW, scope, review)
+        return values_from_rows(ReviewRecord, [row])[0]
 
     async def reviews(
         self,
@@ -289,66 +233,48 @@ class SqliteStore:
         after: str | None = None,
         limit: int = 50,
     ) -> ReviewPage:
-        """Reviews (of one call or one thread, in one state), newest first; `limit` 1 to 1000."""
-        if not 1 <= limit <= THREADS_MAX:
-            raise InvalidValue(f"a page of reviews has a limit of 1 to {THREADS_MAX}")
         if call is not None and thread is not None:
             raise InvalidValue("reviews are listed of a call or of a thread, not of both")
         asked = {"call": call, "thread": thread, "state": state}
         named = {column: value for column, value in asked.items() if value is not None}
-        cursor = cursor_key(after)
-        found = self._rows(REVIEWS[tuple(named)], scope.tenant, *named.values(), *cursor, limit + 1)
-        page = found[:limit]
-        return ReviewPage(
-            reviews=tuple(reviews_from_bodies(body for body, _, _ in page)),
-            next=f"{page[-1][1]}:{page[-1][2]}" if len(found) > limit else None,
-        )
+        statement, values = sql.REVIEWS[tuple(named)], (scope.tenant, *named.values())
+        rows, next_ = self._page("reviews", statement, *values, after=after, limit=limit)
+        return ReviewPage(reviews=tuple(values_from_rows(ReviewRecord, rows)), next=next_)
 
     async def overdue_reviews(self, at: datetime) -> Sequence[OverdueReview]:
-        """Open reviews whose deadline was before `at`, each with its own scope."""
         overdue: list[OverdueReview] = []
         above = ("", "")
-        while found := self._rows(OVERDUE_REVIEWS, unix_us(at), *above, PIECE_ROWS):
-            reviews = reviews_from_bodies(body for _, _, body in found)
-            overdue += [
-                OverdueReview(Scope(row[0]), review)
-                for row, review in zip(found, reviews, strict=True)
-            ]
+        while found := self._rows(sql.OVERDUE_REVIEWS, unix_us(at), *above, PIECE_ROWS):
+            for tenant, _, body in found:
+                (review,) = values_from_rows(ReviewRecord, [(body,)])
+                overdue.append(OverdueReview(Scope(tenant), review))
             above = found[-1][:2]
             await asyncio.sleep(0)
         return overdue
 
     async def ledger(self, scope: Scope, call: str) -> Sequence[LedgerRow]:
-        """The ledger rows of a call, oldest first."""
-        rows = ledger_from_bodies(self._rows(LEDGER, scope.tenant, call))
+        rows = values_from_rows(LedgerRow, self._rows(sql.LEDGER, scope.tenant, call))
         return sorted(rows, key=lambda row: row.created_at)
 
     async def text(self, scope: Scope, text_hash: str) -> str | None:
-        """The text of this hash that a change has kept, or None."""
-        found = self._rows(TEXT, scope.tenant, text_hash)
+        found = self._rows(sql.TEXT, scope.tenant, text_hash)
         return str(found[0][0]) if found else None
 
     async def summary(
         self, scope: Scope, thread: str, *, version: int | None = None
     ) -> SummaryRecord | None:
-        """The thread's summary of that version (None: the newest), or None."""
         if version is None:
-            found = self._rows(NEWEST_SUMMARY, scope.tenant, thread)
+            found = self._rows(sql.NEWEST_SUMMARY, scope.tenant, thread)
         else:
-            found = self._rows(SUMMARY, scope.tenant, thread, version)
-        return summary_from_body(found[0][0]) if found else None
+            found = self._rows(sql.SUMMARY, scope.tenant, thread, version)
+        return values_from_rows(SummaryRecord, found)[0] if found else None
 
     async def learnt(self, scope: Scope, thread: str) -> int | None:
-        """The position below which facts were taken from the thread (None: none ever were)."""
-        found = self._rows(LEARNT, scope.tenant, thread)
+        found = self._rows(sql.LEARNT, scope.tenant, thread)
         return int(found[0][0]) if found else None
 
     async def fact(self, scope: Scope, fact: str) -> FactRecord:
-        """The fact of this id. Errors: `UnknownFact`."""
-        found = self._rows(FACT, scope.tenant, fact)
-        if not found:
-            raise UnknownFact(fact)
-        return facts_from_bodies(found[0])[0]
+        return values_from_rows(FactRecord, [self._row(UnknownFact, sql.FACT, scope, fact)])[0]
 
     async def facts(
         self,
@@ -361,38 +287,28 @@ class SqliteStore:
         after: str | None = None,
         limit: int = 50,
     ) -> FactPage:
-        """Facts (of a user or in a state, or from a thread or a turn of it), newest first."""
-        if not 1 <= limit <= THREADS_MAX:
-            raise InvalidValue(f"a page of facts has a limit of 1 to {THREADS_MAX}")
         asked = {"user": user, "state": state, "thread": thread, "turn": turn}
         named = {column: value for column, value in asked.items() if value is not None}
-        if tuple(named) not in FACTS:
+        if tuple(named) not in sql.FACTS:
             raise InvalidValue("facts are listed by user and state, or by thread and turn")
-        values = (scope.tenant,) * (thread is not None) + tuple(named.values())
-        cursor = cursor_key(after)
-        found = self._rows(FACTS[tuple(named)], scope.tenant, *values, *cursor, limit + 1)
-        page = found[:limit]
-        return FactPage(
-            facts=tuple(facts_from_bodies(body for body, _, _ in page)),
-            next=f"{page[-1][1]}:{page[-1][2]}" if len(found) > limit else None,
-        )
+        tenants = (scope.tenant,) * (1 if thread is None else 2)
+        statement, values = sql.FACTS[tuple(named)], (*tenants, *named.values())
+        rows, next_ = self._page("facts", statement, *values, after=after, limit=limit)
+        return FactPage(facts=tuple(values_from_rows(FactRecord, rows)), next=next_)
 
     async def search_facts(
         self, scope: Scope, *, user: str, query: str, limit: int = 20
     ) -> Sequence[FactRecord]:
-        """The active facts of the user that share a word with `query`, best first."""
         search = fact_query(scope.tenant, user, query)
         if search is None:
             return ()
-        found = self._rows(FACTS_FOUND, scope.tenant, user, search, scope.tenant, FOUND_MAX)
-        facts = facts_from_bodies(body for (body,) in found)
-        return best_matches(query, facts, limit=limit)
+        found = self._rows(sql.FACTS_FOUND, scope.tenant, user, search, scope.tenant, FOUND_MAX)
+        return best_matches(query, values_from_rows(FactRecord, found), limit=limit)
 
     async def lost_calls(self, owner: str) -> Sequence[LostCall]:
-        """Active calls of any owner but `owner`, each with its own scope."""
         lost: list[LostCall] = []
         above = ("", "")
-        while found := self._rows(LOST_CALLS, owner, *above, PIECE_ROWS):
+        while found := self._rows(sql.LOST_CALLS, owner, *above, PIECE_ROWS):
             lost += [
                 LostCall(Scope(tenant), call_from_row(body, first))
                 for tenant, _, body, first in found
@@ -404,56 +320,40 @@ class SqliteStore:
     # -------------------------------------------------------------------------------- files
 
     async def add_file(self, scope: Scope, record: FileRecord, *, shared: bool = False) -> bool:
-        """Whether the row is stored: see the seam."""
         self._check_writable()
         row = file_row(scope, record)
         return await self._written(lambda db: store_file_row(db, row, shared=shared)) == 1
 
     async def remove_file(self, scope: Scope, file: str) -> FileRecord | None:
-        """The removed record, if no file has its object any more. Errors: `FileNotFound`."""
         self._check_writable()
         record = await self.file(scope, file)
         last = await self._written(lambda db: remove_file_row(db, scope, record))
         return record if last else None
 
     async def file(self, scope: Scope, file: str) -> FileRecord:
-        """The record of a file. Errors: `FileNotFound`."""
-        found = self._rows(FILE, scope.tenant, file)
-        if not found:
-            raise FileNotFound(file)
-        return files_from_bodies(found[0])[0]
+        return values_from_rows(FileRecord, [self._row(FileNotFound, sql.FILE, scope, file)])[0]
 
     async def files(self, scope: Scope, *, after: str | None = None, limit: int = 50) -> FilePage:
-        """Files of the tenant, newest first; `limit` 1 to 1000."""
-        if not 1 <= limit <= THREADS_MAX:
-            raise InvalidValue(f"a page of files has a limit of 1 to {THREADS_MAX}")
-        found = self._rows(FILES, scope.tenant, *cursor_key(after), limit + 1)
-        page = found[:limit]
-        return FilePage(
-            files=tuple(files_from_bodies(body for body, _, _ in page)),
-            next=f"{page[-1][1]}:{page[-1][2]}" if len(found) > limit else None,
-        )
+        rows, next_ = self._page("files", sql.FILES, scope.tenant, after=after, limit=limit)
+        return FilePage(files=tuple(values_from_rows(FileRecord, rows)), next=next_)
 
     async def file_of_bytes(self, scope: Scope, sha256: str) -> FileRecord | None:
-        """The newest file of the tenant with this hash, or None."""
-        found = self._rows(FILE_OF_BYTES, scope.tenant, sha256)
-        return files_from_bodies(found[0])[0] if found else None
+        found = self._rows(sql.FILE_OF_BYTES, scope.tenant, sha256)
+        return values_from_rows(FileRecord, found)[0] if found else None
 
     async def objects_in_use(self, scope: Scope, names: Collection[str]) -> set[str]:
-        """Those of `names` that are the object of a file of the tenant."""
         used: set[str] = set()
         for number, name in enumerate(names, 1):
-            if self._rows(OBJECT_IN_USE, scope.tenant, name):
+            if self._rows(sql.OBJECT_IN_USE, scope.tenant, name):
                 used.add(name)
             if number % PIECE_ROWS == 0:
                 await asyncio.sleep(0)
         return used
 
     async def tenants_with_files(self) -> Sequence[Scope]:
-        """Every tenant that has a file."""
         found: list[Scope] = []
         above = ""
-        while rows := self._rows(TENANTS_WITH_FILES, above, PIECE_ROWS):
+        while rows := self._rows(sql.TENANTS_WITH_FILES, above, PIECE_ROWS):
             found += [Scope(tenant) for (tenant,) in rows]
             above = rows[-1][0]
             await asyncio.sleep(0)
@@ -482,6 +382,30 @@ class SqliteStore:
             return []  # an id that is no text names nothing
         except sqlite3.Error as error:
             raise store_error(self._path, error) from error
+
+    def _row(
+        self, missing: Callable[[str], TurngateError], statement: str, scope: Scope, name: str
+    ) -> Any:
+        """The row of that name. Errors: `missing`, and `StoreError`."""
+        found = self._rows(statement, scope.tenant, name)
+        if not found:
+            raise missing(name)
+        return found[0]
+
+    def _page(
+        self,
+        what: str,
+        statement: str,
+        *values: str,
+        after: str | None,
+        limit: int,
+        cursor: Callable[[Any], str] = lambda row: f"{row[-2]}:{row[-1]}",
+    ) -> tuple[list[Any], str | None]:
+        """The rows of one page from cursor `after` on, and the cursor of the next page."""
+        if not 1 <= limit <= THREADS_MAX:
+            raise InvalidValue(f"a page of {what} has a limit of 1 to {THREADS_MAX}")
+        found = self._rows(statement, *values, *cursor_key(after), limit + 1)
+        return found[:limit], cursor(found[limit - 1]) if len(found) > limit else None
 
     def _check_usable(self) -> None:
         if self._closed:

@@ -7,65 +7,6 @@ one JSON document. Times in columns are whole microseconds since 1970 in UTC.
 
 from __future__ import annotations
 
-__all__ = [
-    "ACTIVE_CALL",
-    "ADD_FACT_WORDS",
-    "BEGIN_OR_MOVE_THREAD",
-    "CALL",
-    "CALLS",
-    "CALLS_OF_THREAD",
-    "CALL_BY_KEY",
-    "CALL_IN_REVIEW",
-    "CLAIM_THREAD",
-    "DELETE_FACT_SOURCES",
-    "DELETE_SUMMARIES",
-    "EVENTS",
-    "FACT",
-    "FACTS",
-    "FACTS_FOUND",
-    "FILE",
-    "FILES",
-    "FILE_OF_BYTES",
-    "GUARD_CALL",
-    "INSERT_EVENTS",
-    "INSERT_FACT",
-    "INSERT_FACT_SOURCE",
-    "INSERT_FILE",
-    "INSERT_LEDGER_ROW",
-    "INSERT_STEP",
-    "INSERT_SUMMARY",
-    "INSERT_TURN",
-    "KEEP_TEXT",
-    "LEARNT",
-    "LEDGER",
-    "LOST_CALLS",
-    "MIGRATIONS",
-    "MOVE_LEARNT",
-    "MOVE_THREAD",
-    "NEWEST_SUMMARY",
-    "OBJECT_IN_USE",
-    "OVERDUE_REVIEWS",
-    "PUT_REVIEW",
-    "RECORD_MIGRATION",
-    "REMOVE_FACT_WORDS",
-    "REMOVE_FILE",
-    "REVIEW",
-    "REVIEWS",
-    "SCHEMA_VERSION",
-    "SHARE_FILE",
-    "STEPS",
-    "SUMMARY",
-    "TENANTS_WITH_FILES",
-    "TEXT",
-    "THREAD",
-    "THREADS",
-    "THREAD_LENGTH",
-    "TURNS",
-    "TURN_EXISTS",
-    "UPDATE_CALL",
-    "UPDATE_FACT",
-]
-
 # ---------------------------------------------------------------------------------- schema
 
 # Step n (counted from 1) leads from version n-1 to n and commits together with its row in
@@ -286,7 +227,6 @@ RETURNING length
 """
 
 THREAD_LENGTH = "SELECT length FROM threads WHERE tenant = ? AND id = ?"
-
 THREAD = """
 SELECT id, length, created_at, updated_at, title, "user", changed
 FROM threads WHERE tenant = ? AND id = ?
@@ -302,9 +242,7 @@ ORDER BY changed DESC, id DESC LIMIT ?
 # ----------------------------------------------------------------------------------- turns
 
 INSERT_TURN = "INSERT INTO turns (tenant, thread, position, id, body) VALUES (?, ?, ?, ?, ?)"
-
 TURN_EXISTS = "SELECT 1 FROM turns WHERE tenant = ? AND id = ?"
-
 TURNS = """
 SELECT body FROM turns
 WHERE tenant = ? AND thread = ? AND position >= ? AND position < ?
@@ -344,9 +282,7 @@ WHERE tenant = ? AND id = ? AND thread = ? AND owner = ? AND epoch = ? AND state
 """
 
 CALL = "SELECT body, first FROM calls WHERE tenant = ? AND id = ?"
-
 ACTIVE_CALL = "SELECT body, first FROM calls WHERE tenant = ? AND thread = ? AND state = 'active'"
-
 CALL_BY_KEY = "SELECT body, first FROM calls WHERE tenant = ? AND key = ?"
 
 # Parameters: tenant, then the cursor (begun, id) below which the page begins, then the limit.
@@ -378,17 +314,13 @@ INSERT INTO texts (tenant, hash, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
 """
 
 TEXT = "SELECT body FROM texts WHERE tenant = ? AND hash = ?"
-
 INSERT_LEDGER_ROW = "INSERT INTO ledger (tenant, id, call, body) VALUES (?, ?, ?, ?)"
 
 # ------------------------------------------------------------------------ steps and events
 
 INSERT_STEP = "INSERT INTO steps (tenant, call, number, body) VALUES (?, ?, ?, ?)"
-
 STEPS = "SELECT body FROM steps WHERE tenant = ? AND call = ? ORDER BY number"
-
 INSERT_EVENTS = "INSERT INTO events (tenant, call, first, body) VALUES (?, ?, ?, ?)"
-
 EVENTS = "SELECT first, body FROM events WHERE tenant = ? AND call = ? ORDER BY first"
 
 # --------------------------------------------------------------------------------- reviews
@@ -406,7 +338,6 @@ WHERE reviews.call = ?
 """
 
 REVIEW = "SELECT body FROM reviews WHERE tenant = ? AND id = ?"
-
 _REVIEWS = "SELECT body, made, id FROM reviews WHERE tenant = ?"
 _PAGE = " AND (made, id) < (?, ?) ORDER BY made DESC, id DESC LIMIT ?"
 
@@ -447,9 +378,7 @@ ON CONFLICT DO NOTHING
 """
 
 REMOVE_FILE = "DELETE FROM files WHERE tenant = ? AND id = ?"
-
 FILE = "SELECT body FROM files WHERE tenant = ? AND id = ?"
-
 FILE_OF_BYTES = """
 SELECT body FROM files WHERE tenant = ? AND sha256 = ? ORDER BY made DESC LIMIT 1
 """
@@ -472,9 +401,7 @@ INSERT INTO summaries (tenant, thread, version, upto, body) VALUES (?, ?, ?, ?, 
 """
 
 DELETE_SUMMARIES = "DELETE FROM summaries WHERE tenant = ? AND thread = ? AND upto > ?"
-
 SUMMARY = "SELECT body FROM summaries WHERE tenant = ? AND thread = ? AND version = ?"
-
 NEWEST_SUMMARY = """
 SELECT body, version, upto FROM summaries WHERE tenant = ? AND thread = ?
 ORDER BY version DESC LIMIT 1
@@ -505,11 +432,8 @@ WHERE tenant = ? AND id = ? AND "user" = ? AND revision = ?
 """
 
 DELETE_FACT_SOURCES = "DELETE FROM fact_sources WHERE tenant = ? AND fact = ?"
-
 INSERT_FACT_SOURCE = "INSERT INTO fact_sources (tenant, thread, turn, fact) VALUES (?, ?, ?, ?)"
-
 FACT = "SELECT body FROM facts WHERE tenant = ? AND id = ?"
-
 _FACTS = "SELECT body, made, id FROM facts WHERE tenant = ?"
 _SOURCES = " AND id IN (SELECT s.fact FROM fact_sources s WHERE s.tenant = ? AND s.thread = ?"
 
@@ -524,7 +448,6 @@ FACTS = {
 }
 
 REMOVE_FACT_WORDS = "DELETE FROM fact_words WHERE tenant = ? AND fact_words MATCH ?"
-
 ADD_FACT_WORDS = "INSERT INTO fact_words (tenant, fact, marks, words) VALUES (?, ?, ?, ?)"
 
 # The index only finds candidates: whose they are, and in what state, is asked of the facts.
@@ -536,3 +459,6 @@ WHERE tenant = ? AND "user" = ? AND state = 'active' AND id IN (
 )
 ORDER BY made DESC, id DESC LIMIT ?
 """
+
+# Whatever a store executes, so that the tests of the statements forget none.
+__all__ = [name for name in dict(globals()) if name.isupper() and name[0] != "_"]

@@ -22,8 +22,6 @@ from queue import Empty, SimpleQueue
 from turngate.errors import TurngateError
 from turngate.stores.group_commit import Apply, GroupCommit, Job, Outcome
 
-__all__ = ["Writer"]
-
 BATCH_JOBS_MAX = 256
 
 LOOK_S = 0.001  # how often the loop looks, while jobs are under way

@@ -57,15 +57,14 @@ class ScriptedProvider:
             for step in script:
                 if isinstance(step, BaseException):
                     raise step
-                elif isinstance(step, Pause):
-                    await step.wait()
-                elif step is CUT:
+                if step is CUT:
                     return
-                else:
-                    assert not isinstance(step, Pause | BaseException)
-                    yield step  # type: ignore[misc]  # what is left is a part or the end
-                    if isinstance(step, StreamEnd):
-                        return
+                if isinstance(step, Pause):
+                    await step.wait()
+                    continue
+                yield step  # type: ignore[misc]  # what is left is a part or the end
+                if isinstance(step, StreamEnd):
+                    return
             yield StreamEnd("stop")
         finally:
             self.closed += 1

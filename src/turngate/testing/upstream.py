@@ -17,7 +17,7 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import msgspec
@@ -235,12 +235,7 @@ class ScriptedUpstream:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
         for writer in self._writers:
