@@ -117,9 +117,15 @@ def test_the_demo_ends_by_itself_without_a_terminal(cli: CommandLine) -> None:
         sum(usage[side] for usage in usages) for side in ("input_tokens", "output_tokens")
     ]
 
-    (run,) = cli.json("runs", "list", "--db", "turngate-demo.db")["runs"]
+    runs = cli.json("runs", "list", "--db", "turngate-demo.db")["runs"]
+    (run,) = [run for run in runs if run["kind"] == "run"]
     assert run["added"] == len(turns) - 4
     assert run["tools"] == ["track_parcel"]
+
+    # The model may take a fact from what a user said or not, and what is shown says which.
+    facts = cli.json("facts", "list", "--db", "turngate-demo.db")["facts"]
+    assert ("gave no fact that could be kept" in live) is (facts == [])
+    assert ("Its receipt says" in live) is (facts != [])
 
 
 # Asks the embedded model through the JSON schema: first it must call a tool, then it may.

@@ -20,7 +20,7 @@ from turngate.gateway.journal import Journal
 from turngate.gateway.live import LiveCall
 from turngate.messages import ToolCall
 from turngate.records import CallRecord, Change, EventBatch, LedgerRow, LostCall, Scope, Step
-from turngate.stores import changes, connections, rows, sqlite
+from turngate.stores import connections, rows, sqlite, statements
 from turngate.stores.group_commit import GroupCommit, Job, Outcome
 from turngate.turns import Turn
 
@@ -137,9 +137,9 @@ def job_not_taken_back(set_: SetAttribute) -> None:
 def no_fence(set_: SetAttribute) -> None:
     """Whoever writes for an active call is heard, whatever its owner and epoch."""
     for name in ("GUARD_CALL", "UPDATE_CALL"):
-        loose = getattr(changes, name).replace("owner = ? AND epoch = ? AND state = ?", "")
-        assert loose != getattr(changes, name), "the statement has another form by now"
-        set_(changes, name, loose + "(? <> '' OR ? >= 0 OR ? <> '')")
+        loose = getattr(statements, name).replace("owner = ? AND epoch = ? AND state = ?", "")
+        assert loose != getattr(statements, name), "the statement has another form by now"
+        set_(statements, name, loose + "(? <> '' OR ? >= 0 OR ? <> '')")
 
 
 @bug

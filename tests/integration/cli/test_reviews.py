@@ -352,7 +352,8 @@ def test_an_unknown_review_ends_with_1(held: CommandLine, command: list[str]) ->
 
 def demo_texts(cli: CommandLine) -> list[Any]:
     """The role and the text of the turns that the demo's held question left."""
-    (thread,) = cli.json("threads", "--db", "turngate-demo.db")["threads"]
+    threads = cli.json("threads", "--db", "turngate-demo.db")["threads"]
+    (thread,) = [thread for thread in threads if thread["id"].count("-") == 1]
     turns = cli.json("show", thread["id"], "--db", "turngate-demo.db")["turns"]
     return [(turn["role"], turn["parts"][0]["text"]) for turn in turns[4:]]
 
@@ -363,6 +364,7 @@ def test_a_demo_without_a_person_approves(cli: CommandLine, options: list[str]) 
     ended = cli.run("demo", *options)
     assert ended.returncode == 0, ended.stderr
     assert "approved by demo" in ended.stdout
+    assert "gave no fact that could be kept (bad_answer)" in ended.stdout  # what was said, echoed
     _, answer = demo_texts(cli)
     assert answer == ("assistant", "You said: Which river flows through that city?")
     (review,) = cli.json("reviews", "list", "--state", "any", "--db", "turngate-demo.db")["reviews"]
