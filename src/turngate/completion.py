@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, Literal, Protocol, assert_never
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from turngate.errors import SessionStateError
 from turngate.messages import Message, ToolCall
@@ -97,6 +98,7 @@ class CallOptions(Struct, frozen=True, kw_only=True):
 
     Units: `max_tokens` counts output tokens, `timeout_s` is the limit of the whole exchange in
     seconds. `extra_body` is merged into the request body last, `extra_headers` into its headers.
+    A whole number for a fraction is taken as one, so that options are sent as they are read back.
     """
 
     model: str | None = None
@@ -110,6 +112,11 @@ class CallOptions(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     extra_body: Mapping[str, Any] | None = None
     extra_headers: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "timeout_s"):
+            if type(value := getattr(self, name)) is int:
+                force_setattr(self, name, float(value))
 
 
 class OutputSchema(Struct, frozen=True, kw_only=True):

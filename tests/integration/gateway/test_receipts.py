@@ -77,7 +77,9 @@ async def test_request_is_made_again_from_its_receipt(opened: Opener) -> None:
     async with opened(*scripts, tools=[double], instructions="Be kind.") as (gateway, provider):
         thread = gateway.tenant("acme").thread("t")
         await thread.ask("hi")
-        outcome = await thread.run("go", tools=["double"], options=CallOptions(temperature=0.5))
+        outcome = await thread.run(
+            "go", tools=["double"], options=CallOptions(temperature=0, top_p=1)
+        )
         await thread.ask("more")
         again = await made_again(gateway, outcome.call_id)
     assert again == provider.requests[1:4]
