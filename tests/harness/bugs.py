@@ -343,9 +343,15 @@ def step_number_from_count(set_: SetAttribute) -> None:
 
 @bug
 def cancel_not_awaited(set_: SetAttribute) -> None:
-    """A cancelled caller comes back before its call is settled."""
+    """A cancelled caller comes back before its call is settled, by a disk that takes its time."""
+    cut = loop._cut
 
     async def at_once(running: Any, reason: str) -> None:
         running.live.cancel(reason)
 
+    async def slowly(*arguments: Any) -> Any:
+        await asyncio.sleep(0.02)
+        return await cut(*arguments)
+
     set_(tenants, "_left", at_once)
+    set_(loop, "_cut", slowly)
