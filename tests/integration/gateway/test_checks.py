@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tests.integration.gateway.conftest import Opener
+from tests.integration.gateway.test_recovery import Deaths
 from tests.integration.gateway.test_runs import answer, calls, double
 from turngate import (
     Answered,
@@ -26,12 +27,13 @@ from turngate import (
     ToolStarted,
     Usage,
     UserMessage,
+    open_gateway,
 )
 from turngate.completion import StreamEnd
 from turngate.errors import InvalidValue, NotAnswered, PromptBlocked, ProviderError
 from turngate.gateway import NewCall, prepare_call
 from turngate.records import Allow, Block, Prompt, Proposal, Replace, Scope
-from turngate.testing import CUT, Pause
+from turngate.testing import CUT, Pause, ScriptedProvider
 
 
 @dataclass
@@ -350,17 +352,23 @@ async def test_checks_need_names_and_something_to_judge(opened: Opener, checks: 
             pass
 
 
-async def test_run_waits_for_the_checks_it_began_with(opened: Opener) -> None:
+async def test_run_waits_for_the_checks_it_began_with(tmp_path: Path) -> None:
     """A gateway without its checks does not take a run over, and says what it waits for."""
-    pause = Pause()
-    async with opened([pause], checks=[Words()], resume=False) as (gateway, _):
-        thread = gateway.tenant("acme").thread("t")
-        async with thread.stream_run("go", detach=True) as events:
-            await pause.reached.wait()
-            call_id = events.call_id
-        assert call_id is not None
+    deaths, pause = Deaths(tmp_path / "deaths"), Pause()
+    dying = open_gateway(deaths.path, provider=ScriptedProvider([pause]), checks=[Words()])
+    async with dying as gateway, gateway.tenant("acme").thread("t").stream_run("go") as events:
+        await pause.reached.wait()
+        call_id = events.call_id
+        deaths.died()
+    assert call_id is not None
+    provider = ScriptedProvider(answer("a darn answer"))
+    async with open_gateway(deaths.path, provider=provider) as gateway:
         record = await gateway.tenant("acme").call(call_id).record()
-        assert record.checks == ("words",)
+    assert (record.checks, record.waiting_for) == (("words",), ("check words",))
+    assert provider.requests == []
+    async with open_gateway(deaths.path, provider=provider, checks=[Words()]) as gateway:
+        outcome = await gateway.tenant("acme").call(call_id).outcome()
+    assert outcome.text == "a d*** answer"
 
 
 async def test_instructions_come_first_beside_checks(opened: Opener) -> None:
