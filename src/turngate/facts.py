@@ -1,4 +1,4 @@
-"""Facts as texts: which may be remembered, when two are the same, and what becomes of new ones.
+"""Facts as texts: which may be remembered, when two are the same, and which fit a question.
 
 A fact is a statement about a user, short and on one line. What reads like an instruction to a model
 is none, whoever said it. Pure.
@@ -10,9 +10,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-
-import msgspec
 
 from turngate.records import FactRecord
 
@@ -25,8 +22,6 @@ __all__ = [
     "refused_because",
     "share_of",
     "stem",
-    "with_found",
-    "with_state",
     "words_lacking",
 ]
 
@@ -170,67 +165,3 @@ def refused_because(text: str, *, tools: Iterable[str] = ()) -> str | None:
     if any(re.search(rf"\b{re.escape(name)}\b", plain, re.IGNORECASE) for name in tools):
         return "tool"
     return None
-
-
-# ── new facts beside known ones ──────────────────────────────────────────────────────────────
-
-
-def with_state(fact: FactRecord, at: datetime, **changes: object) -> FactRecord:
-    """`fact` with `changes`, as its next revision."""
-    return msgspec.structs.replace(fact, **changes, changed_at=at, revision=fact.revision + 1)
-
-
-def with_found(
-    known: Sequence[FactRecord], found: Sequence[FactRecord], *, at: datetime
-) -> list[FactRecord]:
-    """What changes among one user's `known` facts where `found` are taken in: new records, and
-    known ones at their next revision.
-
-    A fact that is there gets the new one's sources, and one that a person rejected does not come
-    again. A new fact supersedes the one that it names if that is active, and only one of its user
-    can be. What no person said supersedes, and repeats under another kind, nothing that one said.
-    """
-    now = {fact.id: fact for fact in known}
-    changed: dict[str, FactRecord] = {}
-    for new in found:
-        same = _same(now.values(), new)
-        if same is not None:
-            if same.state != "rejected" and not set(new.sources) <= set(same.sources):
-                sources = (*same.sources, *(s for s in new.sources if s not in same.sources))
-                changed[same.id] = now[same.id] = _next(changed, same, at, sources=sources)
-            continue
-        old = now.get(new.supersedes or "")
-        if old is None or old.state != "active" or old.user != new.user:
-            old = None
-        elif old.trusted and not new.trusted:
-            continue
-        added = msgspec.structs.replace(new, supersedes=old.id if old is not None else None)
-        changed[added.id] = now[added.id] = added
-        if old is not None and added.state == "active":
-            changed[old.id] = now[old.id] = _next(
-                changed, old, at, state="superseded", superseded_by=added.id
-            )
-    return list(changed.values())
-
-
-def _same(facts: Iterable[FactRecord], new: FactRecord) -> FactRecord | None:
-    """The live or rejected fact that says what `new` says; a live one comes first."""
-    key = fact_key(new.text)
-    same = [
-        fact
-        for fact in facts
-        if fact.user == new.user
-        and fact.state in ("active", "proposed", "rejected")
-        and (fact.kind == new.kind or (fact.trusted and not new.trusted))
-        and fact_key(fact.text) == key
-    ]
-    return min(same, key=lambda fact: fact.state == "rejected", default=None)
-
-
-def _next(
-    changed: dict[str, FactRecord], fact: FactRecord, at: datetime, **changes: object
-) -> FactRecord:
-    """The next revision of `fact`; one that this very commit writes has only one."""
-    if fact.id in changed:
-        return msgspec.structs.replace(fact, **changes)
-    return with_state(fact, at, **changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from msgspec import Struct
 
@@ -505,6 +505,9 @@ class FactRecall(Protocol):
         ...
 
 
+Approve = Literal["none", "untrusted", "all"]
+
+
 class Remember(Struct, frozen=True, kw_only=True):
     """What a gateway remembers: helper calls write it after an answer, later calls are shown it.
 
@@ -512,17 +515,38 @@ class Remember(Struct, frozen=True, kw_only=True):
     that answers) with `options`. `approve` says which facts wait for a person: those that no
     person said (``untrusted``), or ``all``. `recall` chooses the facts for a call (None: by their
     words, then the newest). Units: a summary is written when `step` more turns have fallen out of
-    the window; `fact_tokens` are what the facts of one call may take.
+    the window; `fact_tokens` are what the facts of one call may take. Errors: `InvalidValue` for
+    a field of another type or value.
     """
 
     summary: bool = True
     facts: bool = True
-    approve: Literal["none", "untrusted", "all"] = "none"
+    approve: Approve = "none"
     helper: ChatProvider | None = None
     options: CallOptions = CallOptions(max_tokens=1000)
     recall: FactRecall | None = None
     step: int = 20
     fact_tokens: int = 400
+
+    def __post_init__(self) -> None:
+        if self.approve not in get_args(Approve):
+            raise InvalidValue(f"approve is one of {', '.join(get_args(Approve))}")
+        if not all(isinstance(each, bool) for each in (self.summary, self.facts)):
+            raise InvalidValue("summary and facts are each True or False")
+        if not _is_count(self.step, 1) or not _is_count(self.fact_tokens, 0):
+            raise InvalidValue("step and fact_tokens are whole numbers, a step of at least 1")
+        for what, seam, method in (
+            ("helper", self.helper, "stream"),
+            ("recall", self.recall, "recall"),
+        ):
+            if seam is not None and not callable(getattr(seam, method, None)):
+                raise InvalidValue(f"{what} is an object with a method {method}")
+        if not isinstance(self.options, CallOptions):
+            raise InvalidValue("options are CallOptions")
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 class ContextInput(Struct, frozen=True, kw_only=True):

@@ -63,6 +63,7 @@ __all__ = [
     "ToolNeed",
     "TurnPage",
     "checked_thread_id",
+    "checked_user",
     "text_hash",
 ]
 
@@ -76,7 +77,7 @@ FactKind = Literal["profile", "preference", "event"]
 FactState = Literal["active", "proposed", "superseded", "rejected", "forgotten"]
 
 _THREAD_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_TENANT = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,128}")
+_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,128}")  # of a tenant, of a user
 
 
 def _is_of(form: re.Pattern[str], value: object) -> bool:
@@ -98,7 +99,7 @@ class Scope(Struct, frozen=True):
     tenant: str
 
     def __post_init__(self) -> None:
-        if not _is_of(_TENANT, self.tenant):
+        if not _is_of(_NAME, self.tenant):
             raise InvalidValue("a tenant is 1 to 128 characters without control characters")
 
 
@@ -107,6 +108,13 @@ def checked_thread_id(thread_id: str) -> str:
     if not _is_of(_THREAD_ID, thread_id):
         raise InvalidValue("a thread id is 1 to 128 of A-Z, a-z, 0-9 and . _ : -")
     return thread_id
+
+
+def checked_user(user: str) -> str:
+    """`user`, once it is a name as a tenant may have it (else `InvalidValue`)."""
+    if not _is_of(_NAME, user):
+        raise InvalidValue("a user is 1 to 128 characters without control characters")
+    return user
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
@@ -479,9 +487,10 @@ class FactRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something short that is remembered of a user, in one of three kinds.
 
     Shapes: `sources` are the turns that it comes from; `author` is who wrote it by hand (None: the
-    helper call `call` did), and `by` who decided on it last. `supersedes` is the fact that it
-    corrects, `superseded_by` the one that corrected it. The text of an id never changes, except
-    that a forgotten fact has none. `revision` goes up by 1 with each change, and guards it.
+    helper call `call` did), with `derived` where that was an edit of what has sources, and `by` who
+    decided on it last. `supersedes` is the fact that it corrects, `superseded_by` the one that
+    corrected it, and `was` the state that it had then. The text of an id never changes, except that
+    a forgotten fact has none. `revision` goes up by 1 with each change, and guards it.
     """
 
     id: str
@@ -492,9 +501,11 @@ class FactRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: FactState = "active"
     sources: tuple[FactSource, ...] = ()
     author: str | None = None
+    derived: bool = False
     call: str | None = None
     supersedes: str | None = None
     superseded_by: str | None = None
+    was: FactState | None = None
     by: str | None = None
     changed_at: datetime | None = None
     revision: int = 0

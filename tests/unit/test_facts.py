@@ -1,11 +1,10 @@
-"""Facts as texts: what is refused, when two are the same, and what becomes of new ones."""
+"""Facts as texts: what is refused, when two are the same, and which fit a question."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,23 +17,17 @@ from turngate.facts import (
     one_line,
     refused_because,
     share_of,
-    with_found,
     words_lacking,
 )
 from turngate.records import FactRecord, FactSource
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
-LATER = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def fact(id: str, text: str, *, trusted: bool = True, **fields: Any) -> FactRecord:
     source = FactSource(thread="t", turn=f"turn_{id}", trusted=trusted)
     given = {"user": "ann", "kind": "profile", "created_at": AT, "sources": (source,), **fields}
     return FactRecord(id=id, text=text, **given)
-
-
-def states(facts: list[FactRecord]) -> dict[str, str]:
-    return {each.id: each.state for each in facts}
 
 
 # ── what is no fact ──────────────────────────────────────────────────────────────────────────
@@ -156,76 +149,3 @@ def test_word_that_a_text_lacks_differs_in_more_than_its_ending() -> None:
     assert words_lacking(["lives", "oslo", "cat", "3"], text) == ["cat"]
     assert words_lacking(["annabel", "4", "living"], text) == ["annabel", "4", "living"]
     assert words_lacking([], "") == []
-
-
-# ── new facts beside known ones ──────────────────────────────────────────────────────────────
-
-
-def test_repeated_fact_gets_the_new_source() -> None:
-    """The same words again are the same fact, with one more turn behind it."""
-    old, again = fact("a", "Lives in Oslo."), fact("b", "lives in OSLO")
-    (changed,) = with_found([old], [again], at=LATER)
-    assert (changed.id, changed.text, changed.revision) == ("a", "Lives in Oslo.", 1)
-    assert changed.sources == (*old.sources, *again.sources)
-    assert with_found([changed], [again], at=LATER) == []
-
-
-def test_repeat_within_one_answer_is_one_fact() -> None:
-    """Two of the same are one new record, at its first revision."""
-    (new,) = with_found([], [fact("a", "Has a dog."), fact("b", "has a dog")], at=LATER)
-    assert (new.id, new.revision, len(new.sources)) == ("a", 0, 2)
-
-
-def test_correction_supersedes_and_both_are_kept() -> None:
-    """The old fact names the new one, and the new one the old."""
-    old = fact("a", "Lives in Oslo.")
-    changed = with_found([old], [fact("b", "Lives in Rome.", supersedes="a")], at=LATER)
-    assert states(changed) == {"b": "active", "a": "superseded"}
-    assert {each.id: each.superseded_by for each in changed} == {"b": None, "a": "b"}
-    assert changed[1].text == "Lives in Oslo."
-
-
-def test_proposed_correction_supersedes_nothing_yet() -> None:
-    """Until a person approves it, the old fact is shown."""
-    new = fact("b", "Lives in Rome.", supersedes="a", state="proposed")
-    (changed,) = with_found([fact("a", "Lives in Oslo.")], [new], at=LATER)
-    assert (changed.id, changed.supersedes) == ("b", "a")
-
-
-def test_what_no_person_said_corrects_nothing_that_one_said() -> None:
-    """A tool's contradiction is left out; of another tool's fact it is a correction."""
-    poison = fact("b", "Lives in Rome.", trusted=False, supersedes="a")
-    assert with_found([fact("a", "Lives in Oslo.")], [poison], at=LATER) == []
-    untrusted = fact("a", "Lives in Oslo.", trusted=False)
-    assert states(with_found([untrusted], [poison], at=LATER)) == {"b": "active", "a": "superseded"}
-
-
-def test_what_no_person_said_repeats_nothing_under_another_kind() -> None:
-    """A repeat by a tool adds its source, and never a second fact or trust."""
-    said = fact("a", "Lives in Oslo.")
-    again = fact("b", "Lives in Oslo", trusted=False, kind="event")
-    (changed,) = with_found([said], [again], at=AT)
-    assert (changed.id, changed.trusted) == ("a", True)
-    assert [source.trusted for source in changed.sources] == [True, False]
-
-
-def test_rejected_fact_does_not_come_again() -> None:
-    """What a person refused is known as such."""
-    refused = fact("a", "Lives in Oslo.", state="rejected")
-    assert with_found([refused], [fact("b", "Lives in Oslo")], at=LATER) == []
-
-
-def test_fact_of_another_user_is_neither_repeated_nor_corrected() -> None:
-    """Whatever is given as known, users never meet."""
-    other = fact("a", "Lives in Oslo.", user="bob")
-    (new,) = with_found([other], [fact("b", "Lives in Oslo.", supersedes="a")], at=LATER)
-    assert (new.id, new.user, new.supersedes) == ("b", "ann", None)
-
-
-def test_trust_is_that_of_what_is_left() -> None:
-    """A fact that only a tool's result is left for is untrusted; one by hand never is."""
-    both = fact("a", "Lives in Oslo.")
-    tool = FactSource(thread="t", turn="turn_x", trusted=False)
-    assert msgspec.structs.replace(both, sources=(*both.sources, tool)).trusted
-    assert not msgspec.structs.replace(both, sources=(tool,)).trusted
-    assert msgspec.structs.replace(both, sources=(), author="bea").trusted

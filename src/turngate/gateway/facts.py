@@ -11,15 +11,25 @@ A correction never overwrites: it is a fact of its own, and names what it supers
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from turngate import identity
 from turngate.errors import InvalidValue, RecallMoved
-from turngate.facts import fact_key, one_line, refused_because, with_state
+from turngate.fact_book import FactBook
+from turngate.facts import one_line, refused_because
 from turngate.gateway.deps import GatewayDeps
+from turngate.gateway.forgetting import facts_without, first_position
 from turngate.gateway.learning import facts_of
-from turngate.records import Change, FactKind, FactPage, FactRecord, FactState, Scope
+from turngate.records import (
+    Change,
+    FactKind,
+    FactPage,
+    FactRecord,
+    FactState,
+    Scope,
+    checked_user,
+)
 from turngate.values import storable_text
 
 if TYPE_CHECKING:
@@ -27,13 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Facts"]
 
+T = TypeVar("T")
+
 _NO_THREAD = "-"  # a change of facts alone touches none
 _TRIES = 20
-_HISTORY_MAX = 1000
-
-
-_Changed = tuple[FactRecord, Sequence[FactRecord]]
-"""A fact as it is then, and the records to write."""
 
 
 class Facts:
@@ -66,85 +73,41 @@ class Facts:
 
     async def history(self, fact_id: str) -> tuple[FactRecord, ...]:
         """What the fact came from and what became of it: its corrections, oldest first."""
-        fact = await self.get(fact_id)
-        chain = [fact]
-        while chain[0].supersedes is not None and len(chain) < _HISTORY_MAX:
-            chain.insert(0, await self.get(chain[0].supersedes))
-        while chain[-1].superseded_by is not None and len(chain) < _HISTORY_MAX:
-            chain.append(await self.get(chain[-1].superseded_by))
-        return tuple(chain)
+        user = (await self.get(fact_id)).user
+        return (await self._book(user)).history(fact_id)
 
     async def add(self, user: str, text: str, *, kind: FactKind = "profile", by: str) -> FactRecord:
-        """A new active fact; the same one again is the one that is there."""
+        """A new active fact; the same one again, of any kind, is the one that is there."""
         new = FactRecord(
             id=identity.new_id("fact"),
-            user=user,
+            user=checked_user(user),
             kind=kind,
             text=_checked_text(self._deps, text, kind),
             created_at=identity.now(),
             author=by,
             by=by,
         )
-
-        async def added() -> _Changed:
-            key = (kind, "active", fact_key(new.text))
-            for same in await facts_of(self._deps, self._scope, user):
-                if (same.kind, same.state, fact_key(same.text)) == key:
-                    if same.trusted:
-                        return same, ()
-                    said = with_state(same, new.created_at, author=by, by=by)
-                    return said, (said,)
-            return new, (new,)
-
-        return await self._changed(user, added)
+        return await self._changed(user, lambda book: book.add(new))
 
     async def edit(self, fact_id: str, text: str, *, by: str) -> FactRecord:
-        """The new fact with this text: it has the sources of the old one, and supersedes it."""
+        """The fact with this text, which supersedes the old one; a new one has its sources."""
         old = await self.get(fact_id)
         text = _checked_text(self._deps, text, old.kind)
-
-        async def edited() -> _Changed:
-            old = await self._in_state(fact_id, "active", "proposed")
-            now = identity.now()
-            new = FactRecord(
-                id=identity.new_id("fact"),
-                user=old.user,
-                kind=old.kind,
-                text=text,
-                created_at=now,
-                sources=old.sources,
-                author=by,
-                by=by,
-                supersedes=old.id,
-            )
-            superseded = with_state(old, now, state="superseded", superseded_by=new.id, by=by)
-            also = await self._superseded_by_proposal(old, new) if old.state == "proposed" else ()
-            return new, (new, superseded, *also)
-
-        return await self._changed(old.user, edited)
+        new_id = identity.new_id("fact")
+        return await self._changed(old.user, lambda book: book.edit(fact_id, text, new_id, by=by))
 
     async def approve(self, fact_id: str, *, by: str) -> FactRecord:
         """Let a proposed fact be shown to models; what it corrects is superseded by it."""
-
-        async def approved() -> _Changed:
-            fact = await self._in_state(fact_id, "proposed")
-            active = with_state(fact, identity.now(), state="active", by=by)
-            return active, (active, *await self._superseded_by_proposal(fact, active))
-
-        return await self._changed((await self.get(fact_id)).user, approved)
+        user = (await self.get(fact_id)).user
+        return await self._changed(user, lambda book: book.approve(fact_id, by=by))
 
     async def reject(self, fact_id: str, *, by: str) -> FactRecord:
-        """Take a proposed or an active fact back: what it superseded is active again.
+        """Take a proposed or an active fact back: what it superseded is as it was before.
 
-        The same words are not taken in again by a helper call.
+        The same words are not taken in again by a helper call, as a fact of whatever kind.
         """
-
-        async def rejected() -> _Changed:
-            fact = await self._in_state(fact_id, "proposed", "active")
-            gone = with_state(fact, identity.now(), state="rejected", by=by)
-            return gone, (gone, *await self._restored(fact))
-
-        return await self._changed((await self.get(fact_id)).user, rejected)
+        user = (await self.get(fact_id)).user
+        return await self._changed(user, lambda book: book.reject(fact_id, by=by))
 
     async def forget(
         self,
@@ -168,125 +131,54 @@ class Facts:
             raise InvalidValue("forget takes one fact, a user, a thread, or a thread and its turn")
         if thread is not None:
             return await self._forget_sources(thread, turn, by)
-        facts: Sequence[FactRecord] = ()
-        if fact_id is not None:
-            facts = await self.history(fact_id)
-        elif user is not None:
-            facts = await facts_of(self._deps, self._scope, user)
-        return sum([await self._erase(fact, by) for fact in facts])
+        if user is not None:
+            return await self._changed(user, lambda book: book.erase_all(by=by))
+        assert fact_id is not None
+        of = (await self.get(fact_id)).user
+        return await self._changed(of, lambda book: book.erase_history(fact_id, by=by))
 
     # ── pieces ───────────────────────────────────────────────────────────────────────────────
 
-    async def _changed(self, user: str, change: Callable[[], Awaitable[_Changed]]) -> FactRecord:
-        """The fact that `change` gives, once its records are durable."""
+    async def _book(self, user: str) -> FactBook:
+        return FactBook(await facts_of(self._deps, self._scope, user), at=identity.now())
+
+    async def _changed(self, user: str, change: Callable[[FactBook], T]) -> T:
+        """What `change` gives of the user's facts, once it is durable."""
         async with self._deps.fact_lock(self._scope, user):
             for left in reversed(range(_TRIES)):
-                fact, facts = await change()
-                if not facts:
-                    return fact
-                commit = Change(thread=_NO_THREAD, at=identity.now(), facts=tuple(facts))
+                book = await self._book(user)
+                given = change(book)
+                if not book.changes:
+                    return given
+                commit = Change(thread=_NO_THREAD, at=identity.now(), facts=book.changes)
                 try:
                     await self._deps.store.commit(self._scope, commit)
-                    return fact
+                    return given
                 except RecallMoved:
                     if not left:
                         raise
         raise AssertionError("a last try returns or raises")
 
-    async def _in_state(self, fact_id: str, *states: FactState) -> FactRecord:
-        fact = await self.get(fact_id)
-        if fact.state not in states:
-            raise InvalidValue(f"fact {fact_id!r} is {fact.state}, not {' or '.join(states)}")
-        return fact
-
-    async def _superseded_by_proposal(
-        self, proposed: FactRecord, new: FactRecord
-    ) -> Sequence[FactRecord]:
-        """What a proposal corrects, superseded by `new`, if it is active still."""
-        if proposed.supersedes is None:
-            return ()
-        old = await self.get(proposed.supersedes)
-        if old.state != "active":
-            return ()
-        return (with_state(old, identity.now(), state="superseded", superseded_by=new.id),)
-
-    async def _restored(self, fact: FactRecord) -> Sequence[FactRecord]:
-        """What `fact` superseded, active again; what was forgotten in between is passed over."""
-        while fact.supersedes is not None:
-            old = await self.get(fact.supersedes)
-            if old.state == "superseded" and old.superseded_by == fact.id:
-                return (with_state(old, identity.now(), state="active", superseded_by=None),)
-            if old.state != "forgotten":
-                break
-            fact = old
-        return ()
-
-    async def _erase(self, fact: FactRecord, by: str | None, *, restore: bool = False) -> bool:
-        """Erase one fact, if it has a text still."""
-        erased = False
-
-        async def forgotten() -> _Changed:
-            nonlocal erased
-            now = await self.get(fact.id)
-            if now.state == "forgotten":
-                return now, ()
-            erased = True
-            gone = with_state(
-                now, identity.now(), state="forgotten", text="", sources=(), author=None, by=by
-            )
-            restored = await self._restored(now) if restore and now.state == "active" else ()
-            return gone, (gone, *restored)
-
-        await self._changed(fact.user, forgotten)
-        return erased
-
     async def _forget_sources(self, thread: str, turn: str | None, by: str | None) -> int:
-        erased = 0
-        # Each fact of a page has lost these sources by its end, so the first page is the next one.
-        while True:
-            page = await self._deps.store.facts(self._scope, thread=thread, turn=turn, limit=1000)
-            for fact in page.facts:
-                if all(_is_of(source.thread, source.turn, thread, turn) for source in fact.sources):
-                    erased += await self._erase(fact, by, restore=True)
-                else:
-                    await self._without_source(fact, thread, turn)
-            if page.next is None:
-                break
-        await self._forget_summaries(thread, turn)
-        return erased
-
-    async def _without_source(self, fact: FactRecord, thread: str, turn: str | None) -> None:
-        async def without() -> _Changed:
-            now = await self.get(fact.id)
-            kept = tuple(s for s in now.sources if not _is_of(s.thread, s.turn, thread, turn))
-            if kept == now.sources:
-                return now, ()
-            return now, (with_state(now, identity.now(), sources=kept),)
-
-        await self._changed(fact.user, without)
-
-    async def _forget_summaries(self, thread: str, turn: str | None) -> None:
-        """Delete the summaries of the thread that may hold words of the turn."""
-        position = 0 if turn is None else await self._position(thread, turn)
-        if position is None:
-            return
-        change = Change(thread=thread, at=identity.now(), forget_summaries=position)
-        await self._deps.store.commit(self._scope, change)
-
-    async def _position(self, thread: str, turn: str) -> int | None:
-        before = None
-        while True:
-            page = await self._deps.store.load(self._scope, thread, before=before, limit=1000)
-            for position, found in enumerate(page.turns, page.first):
-                if found.id == turn:
-                    return position
-            if page.first == 0:
-                return None
-            before = page.first
-
-
-def _is_of(source_thread: str, source_turn: str, thread: str, turn: str | None) -> bool:
-    return source_thread == thread and turn in (None, source_turn)
+        deps, scope = self._deps, self._scope
+        turns = {turn} if turn is not None else None
+        position = 0
+        if turns is not None:
+            found = await first_position(deps, scope, thread, turns)
+            if found is None:
+                return 0
+            position = found
+        for left in reversed(range(_TRIES)):
+            async with facts_without(deps, scope, thread, turns, by=by) as (facts, erased):
+                at = identity.now()
+                change = Change(thread=thread, at=at, facts=facts, forget_summaries=position)
+                try:
+                    await deps.store.commit(scope, change)
+                    return erased
+                except RecallMoved:
+                    if not left:
+                        raise
+        raise AssertionError("a last try returns or raises")
 
 
 def _checked_text(deps: GatewayDeps, text: str, kind: str) -> str:

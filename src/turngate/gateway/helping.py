@@ -95,7 +95,8 @@ async def ask_helper(
     except BadAnswer as bad:
         reason = bad.reason
     except ProviderError as error:
-        reason, result = error.code, error.partial
+        reason = error.reason if error.reason == "content_filter" else error.code
+        result = error.partial
     except PolicyStopped as error:
         reason, result = error.reason, error.partial
     except StoreError:

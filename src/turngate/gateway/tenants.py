@@ -34,6 +34,7 @@ from turngate.records import (
     ToolNeed,
     TurnPage,
     checked_thread_id,
+    checked_user,
 )
 from turngate.turns import ToolResultPart, Turn
 from turngate.values import FileRef, ToolSpec, storable_text
@@ -57,9 +58,11 @@ class Tenant:
         """The handle of a thread, which begins with its first answer; None makes a new id.
 
         `user` is the subject of what is remembered. Errors: `InvalidValue` for an id that is not
-        1 to 128 of ``A-Za-z0-9._:-``.
+        1 to 128 of ``A-Za-z0-9._:-``, and for a user that is not 1 to 128 characters without
+        control characters.
         """
         thread_id = thread if thread is not None else identity.new_id("thread")
+        user = checked_user(user) if user is not None else None
         return Thread(self._gateway, self._scope, checked_thread_id(thread_id), user=user)
 
     async def threads(self, *, after: str | None = None, limit: int = 50) -> ThreadPage:

@@ -139,9 +139,14 @@ def _faults_of_facts(db: Path, calls: dict[str, CallRecord], known: list[FactRec
     live = Counter(each.text for each in known if each.state == "active")
     faults = [f"{text} is there {count} times" for text, count in live.items() if count > 1]
     faults += [
-        f"{each.id} is superseded by one that does not know it"
+        f"{each.id} is superseded by one that is not there"
         for each in known
-        if each.state == "superseded" and by_id[each.superseded_by or ""].supersedes != each.id
+        if each.state == "superseded" and each.superseded_by not in by_id
+    ]
+    faults += [
+        f"{each.id} stands beside {each.supersedes}, which it corrects"
+        for each in known
+        if each.state == "active" and each.supersedes and by_id[each.supersedes].state == "active"
     ]
     learnt = dict(raw_rows(db, "SELECT thread, upto FROM learnt"))
     texts = {each.text for each in known}

@@ -245,10 +245,14 @@ async def test_results_that_a_program_adds_are_untrusted_too(opened: Opener) -> 
         await gateway.remembered()
         (call,) = (part for part in (await thread.turns()).turns[-1].parts if part.type != "text")
         assert call.type == "tool_call"
-        await thread.add_results([ToolResultPart(call_id=call.id, content="From Bergen.")])
+        (results,) = await thread.add_results(
+            [ToolResultPart(call_id=call.id, content="From Bergen.")]
+        )
         await thread.ask(None, tools=[spec])
         await gateway.remembered()
-        assert all(not each.trusted for each in await facts_in(gateway, state=None))
+        (learnt,) = await facts_in(gateway, state=None)
+    assert (learnt.text, learnt.user, learnt.trusted) == ("Lives in Bergen.", "ann", False)
+    assert [source.turn for source in learnt.sources] == [results.id]
 
 
 async def test_fact_that_names_a_tool_is_refused(opened: Opener) -> None:
@@ -257,6 +261,75 @@ async def test_fact_that_names_a_tool_is_refused(opened: Opener) -> None:
     async with opened(["ok"], tools=[look_up], **remembering(helper)) as (gateway, _):
         await say(gateway, "I like tea, and look_up used.")
         assert await texts_in(gateway) == ["Likes tea."]
+
+
+@pytest.mark.parametrize("approve", ["none", "untrusted"])
+async def test_what_the_assistant_repeats_gains_no_trust(opened: Opener, approve: Any) -> None:
+    """A tool's fact that was recalled, or told again, is not made the user's by a question."""
+
+    def facts(told: Told) -> list[Told]:
+        number = 2 if "Tool look_up" in str(told["turns"]) else 1
+        return [fact(number, "Lives in Bergen with a cat."), fact(1, "Lives in Bergen.")]
+
+    script = [*LOOKING, answer("You live in Bergen with a cat.")]
+    options = remembering(Helper(facts=facts), approve=approve)
+    async with opened(*script, tools=[look_up], **options) as (gateway, _):
+        thread = gateway.tenant("acme").thread("t", user="ann")
+        (await thread.run("Who?", tools=["look_up"])).expect()
+        await gateway.remembered()
+        before = await facts_in(gateway, state=None)
+        for other in ("t", "u"):
+            await say(gateway, "Where do I live with my cat?", thread=other)
+        assert await facts_in(gateway, state=None) == before
+    assert {each.trusted for each in before} == {False}
+
+
+async def test_assistants_words_beside_a_call_are_no_source(opened: Opener) -> None:
+    """The result says nothing of them, nor does the user."""
+    helper = Helper(
+        facts=lambda told: [fact(2, "Owns a yacht."), fact(2, "Owns a yacht and a cat.")]
+    )
+    said = ["You own a yacht.", *calls(("look_up", '{"name": "Ann"}'))]
+    async with opened(said, answer("ok"), tools=[look_up], **remembering(helper)) as (gateway, _):
+        thread = gateway.tenant("acme").thread("t", user="ann")
+        (await thread.run("Who?", tools=["look_up"])).expect()
+        await gateway.remembered()
+        assert len(helper.requests) == 1
+        assert await facts_in(gateway, state=None) == []
+
+
+async def test_what_the_user_said_before_may_complete_a_fact(opened: Opener) -> None:
+    """An earlier turn, or a known fact, gives words that the assistant's question has too."""
+    facts = saying(dog="Has a dog.", Rex="Has a dog named Rex.", Oslo="Lives in Oslo.")
+    script = [answer("What is your dog's name?"), answer("So you live there with your dog?")]
+    async with opened(*script, **remembering(Helper(facts=facts))) as (gateway, _):
+        await say(gateway, "I have a dog.")
+        await say(gateway, "It is Rex. Oslo is my home.")
+        assert "Has a dog named Rex." in await texts_in(gateway)
+        assert "Lives in Oslo." in await texts_in(gateway)
+
+
+async def test_long_run_is_learnt_from_whole(opened: Opener) -> None:
+    """No tool exchange is torn, wherever a part ends."""
+
+    def facts(told: Told) -> list[Told]:
+        texts = [(turn["turn"], turn["text"]) for turn in told["turns"] if "turn" in turn]
+        return [fact(n, f"Has number {k}.") for n, t in texts for k in range(30) if f"=={k}==" in t]
+
+    counted = iter(range(30))
+
+    @tool
+    def count(step: int) -> str:
+        """Counts."""
+        return f"has number =={next(counted)}=="
+
+    script = [calls(("count", json.dumps({"step": n}))) for n in range(15)]
+    options = remembering(Helper(facts=facts))
+    async with opened(*script, answer("ok"), tools=[count], **options) as (gateway, _):
+        thread = gateway.tenant("acme").thread("t", user="ann")
+        (await thread.run("Go.", tools=["count"])).expect()
+        await gateway.remembered()
+        assert sorted(await texts_in(gateway)) == sorted(f"Has number {k}." for k in range(15))
 
 
 # ── bad helpers ──────────────────────────────────────────────────────────────────────────────
@@ -293,6 +366,74 @@ async def test_bad_answer_changes_nothing_and_is_tried_again(
         ("failed", reason),
         ("answered", None),
     ]
+
+
+BAD: dict[str, Any] = {
+    "many": [fact(1, f"Likes tea number {n}.") for n in range(17)],
+    "filtered": ProviderError("filtered", code="provider", reason="content_filter"),
+}
+
+
+@pytest.mark.parametrize("bad", list(BAD))
+async def test_what_a_helper_cannot_do_is_passed_over_in_the_end(opened: Opener, bad: str) -> None:
+    """Three tries, in ever smaller parts, and the turns after it are learnt from all the same."""
+    known = saying(Oslo="Lives in Oslo.", dog="Has a dog.")
+    helper = Helper(facts=lambda told: BAD[bad] if "riddle" in str(told["turns"]) else known(told))
+    async with opened(["ok"], **remembering(helper)) as (gateway, _):
+        await say(gateway, "I have a dog.")
+        await say(gateway, "A riddle.")
+        for _ in range(6):
+            await say(gateway, "I live in Oslo.")
+        assert await texts_in(gateway) == ["Has a dog.", "Lives in Oslo."]
+        (_, oslo) = await facts_in(gateway)
+        assert len(oslo.sources) == 6
+        states = [call.state for call in await helper_calls(gateway)]
+        assert states.count("failed") == 3
+        assert await gateway.deps.store.learnt(Scope("acme"), "t") == 16
+
+
+async def test_server_that_is_down_costs_no_fact(opened: Opener) -> None:
+    """What has nothing to do with the turns is tried for as long as it takes."""
+    helper = Helper(facts=lambda told: ProviderError("down", code="network"))
+    async with opened(["ok"], **remembering(helper)) as (gateway, _):
+        for _ in range(6):
+            await say(gateway, "I live in Oslo.")
+        helper.facts = OSLO
+        await say(gateway, "Well.")
+        assert await texts_in(gateway) == ["Lives in Oslo."]
+
+
+@pytest.mark.parametrize("user", ["", "a\0b", "\ud800", "x" * 129, 7])
+async def test_user_without_a_name_is_refused_at_once(opened: Opener, user: Any) -> None:
+    """Before anything is asked of a model or a helper."""
+    async with opened(["ok"]) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        with pytest.raises(InvalidValue, match="a user is 1 to 128"):
+            tenant.thread("t", user=user)
+        with pytest.raises(InvalidValue, match="a user is 1 to 128"):
+            await tenant.facts.add(user, "Likes tea.", by="bea")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"approve": "untrustd"},
+        {"step": 0},
+        {"step": "x"},
+        {"step": True},
+        {"fact_tokens": -5},
+        {"fact_tokens": None},
+        {"helper": "small"},
+        {"recall": "words"},
+        {"options": {}},
+        {"summary": "no"},
+    ],
+    ids=str,
+)
+def test_slip_in_remember_is_told(wrong: dict[str, Any]) -> None:
+    """Nothing that would only show as a failing helper call, or as no approval, is taken."""
+    with pytest.raises(InvalidValue, match=next(iter(wrong))):
+        Remember(**wrong)
 
 
 async def test_fenced_answer_is_taken(opened: Opener) -> None:
@@ -389,11 +530,10 @@ async def test_facts_by_hand(opened: Opener) -> None:
         newer = await facts.edit(old.id, "Lives in Paris.", by="cid")
         await say(gateway, "Where do I live?")
         assert "Paris" in notes(provider.requests[-1])
-        assert await facts.forget(newer.id, by="ann") == 2
-        assert [(each.text, each.state) for each in await facts.history(newer.id)] == [
-            ("", "forgotten"),
-            ("", "forgotten"),
-        ]
+        assert await facts.forget(newer.id, by="ann") == 3  # with the one that was taken back
+        history = await facts.history(newer.id)
+        assert [each.id for each in history] == [old.id, new.id, newer.id]
+        assert {(each.text, each.state) for each in history} == {("", "forgotten")}
         await say(gateway, "Where do I live?", thread="u")
         assert notes(provider.requests[-1]) == ""
         assert await facts.forget(newer.id) == 0

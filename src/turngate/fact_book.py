@@ -1,0 +1,251 @@
+"""The facts of one user, and what becomes of them: all changes of a fact's state stand here.
+
+    proposed ──approve──► active ──corrected──► superseded
+        └──────reject───────┴─► rejected             │
+    superseded ──what superseded it is taken back──► as it was before
+
+A live fact is a proposed or an active one, and no two live facts of a user say the same. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from turngate.errors import InvalidValue, UnknownFact
+from turngate.facts import fact_key
+from turngate.records import FactRecord, FactSource, FactState
+
+__all__ = ["FactBook"]
+
+_LIVE: tuple[FactState, ...] = ("proposed", "active")
+
+
+class FactBook:
+    """The facts of one user as one commit finds and changes them, at the time `at`.
+
+    Errors, of each change by id: `UnknownFact`; `InvalidValue` for a fact in another state than
+    the change is for.
+    """
+
+    def __init__(self, facts: Iterable[FactRecord], *, at: datetime) -> None:
+        self._before = {fact.id: fact for fact in sorted(facts, key=_age)}
+        self._facts = dict(self._before)
+        self._at = at
+        self._keys: dict[str, str] = {}
+
+    @property
+    def changes(self) -> tuple[FactRecord, ...]:
+        """What is to be written: new facts, and known ones at their next revision."""
+        return tuple(f for f in self._facts.values() if f is not self._before.get(f.id))
+
+    def history(self, fact_id: str) -> tuple[FactRecord, ...]:
+        """All that the fact came from and that became of it, oldest first; of each of them it is
+        the same."""
+        linked: dict[str, set[str]] = {}
+        for fact in self._facts.values():
+            for other in (fact.supersedes, fact.superseded_by):
+                if other is not None and other in self._facts:
+                    linked.setdefault(fact.id, set()).add(other)
+                    linked.setdefault(other, set()).add(fact.id)
+        found: set[str] = set()
+        to_visit = [self._fact(fact_id).id]
+        while to_visit:
+            here = to_visit.pop()
+            found.add(here)
+            to_visit += linked.get(here, set()) - found
+        return tuple(sorted((self._facts[each] for each in found), key=_age))
+
+    # ── what a helper call found ─────────────────────────────────────────────────────────────
+
+    def take_in(self, new: FactRecord) -> None:
+        """Take in what a helper call found.
+
+        What is known gets the new one's sources, and what a person rejected does not come again. A
+        new fact supersedes the one that it names, or what that was corrected to since. What no
+        person said supersedes nothing that one said.
+        """
+        corrected = self._standing(new.supersedes)
+        contradicts = corrected is not None and corrected.trusted and not new.trusted
+        if contradicts:
+            corrected = None
+        same = self._saying(new.text, _LIVE)
+        if same is None:
+            if contradicts or self._saying(new.text, ("rejected",)) is not None:
+                return
+            same = self._put(new, supersedes=None)
+        elif not set(new.sources) <= set(same.sources):
+            sources = (*same.sources, *(s for s in new.sources if s not in same.sources))
+            same = self._put(same, sources=sources)
+        waits = new.state == "proposed"
+        if corrected is None or corrected.id == same.id:
+            if not waits and same.state == "proposed":
+                self._activate(same)
+        elif not waits:
+            self._activate(self._put(same, supersedes=corrected.id))
+        elif same.state == "proposed":
+            self._put(same, supersedes=corrected.id)
+
+    # ── by hand ──────────────────────────────────────────────────────────────────────────────
+
+    def add(self, new: FactRecord) -> FactRecord:
+        """Write down `new`, which has an author; the same one again is the one that is there."""
+        same = self._saying(new.text, _LIVE)
+        if same is None:
+            return self._put(new)
+        if same.state == "active" and same.kind == new.kind and same.author is not None:
+            return self._put(same, derived=False) if same.derived else same
+        said = {"kind": new.kind, "author": new.author, "derived": False, "by": new.by}
+        return self._activate(self._put(same, **said))
+
+    def edit(self, fact_id: str, text: str, new_id: str, *, by: str) -> FactRecord:
+        """The fact that says `text` then: it has the sources of the old one, and supersedes it."""
+        old = self._in_state(fact_id, *_LIVE)
+        same = self._saying(text, _LIVE, but=old.id)
+        if same is None:
+            new = FactRecord(
+                id=new_id,
+                user=old.user,
+                kind=old.kind,
+                text=text,
+                created_at=self._at,
+                sources=old.sources,
+                author=by,
+                derived=old.author is None or old.derived,
+            )
+        elif same.author is None:
+            new = self._activate(same, author=by, derived=True)
+        else:
+            new = self._activate(same)
+        new = self._put(new, supersedes=old.id, by=by)
+        corrected = self._standing(old.supersedes) if old.state == "proposed" else None
+        if corrected is not None and corrected.id != new.id:
+            self._supersede(corrected, new, by=by)
+        self._supersede(old, new, by=by)
+        return new
+
+    def approve(self, fact_id: str, *, by: str) -> FactRecord:
+        """Let a proposed fact be active; what it corrects is superseded by it."""
+        return self._activate(self._in_state(fact_id, "proposed"), by=by)
+
+    def reject(self, fact_id: str, *, by: str) -> FactRecord:
+        """Take a live fact back: what it superseded is as it was."""
+        gone = self._put(self._in_state(fact_id, *_LIVE), state="rejected", by=by)
+        self._restore(gone)
+        return gone
+
+    def erase_all(self, *, by: str | None) -> int:
+        """Leave no text of any; gives how many had one."""
+        return self._erase(self._facts, by)
+
+    def erase_history(self, fact_id: str, *, by: str | None) -> int:
+        """Leave no text of the fact and its history; gives how many had one."""
+        return self._erase({fact.id for fact in self.history(fact_id)}, by)
+
+    def forget_sources(self, matches: Callable[[FactSource], bool], *, by: str | None) -> int:
+        """Erase what comes from these sources alone, and nobody wrote by hand; gives how many.
+
+        All other facts lose these sources.
+        """
+        alone: set[str] = set()
+        for fact in list(self._facts.values()):
+            kept = tuple(source for source in fact.sources if not matches(source))
+            if len(kept) == len(fact.sources):
+                continue
+            if kept or (fact.author is not None and not fact.derived):
+                self._put(fact, sources=kept)
+            else:
+                alone.add(fact.id)
+        return self._erase(alone, by)
+
+    # ── pieces ───────────────────────────────────────────────────────────────────────────────
+
+    def _fact(self, fact_id: str) -> FactRecord:
+        try:
+            return self._facts[fact_id]
+        except KeyError:
+            raise UnknownFact(fact_id) from None
+
+    def _in_state(self, fact_id: str, *states: FactState) -> FactRecord:
+        fact = self._fact(fact_id)
+        if fact.state not in states:
+            raise InvalidValue(f"fact {fact_id!r} is {fact.state}, not {' or '.join(states)}")
+        return fact
+
+    def _saying(
+        self, text: str, states: tuple[FactState, ...], *, but: str | None = None
+    ) -> FactRecord | None:
+        """The fact in one of these states that says `text`, of whatever kind it is."""
+        key = fact_key(text)
+        for fact in self._facts.values():
+            if fact.state in states and fact.id != but and self._key(fact) == key:
+                return fact
+        return None
+
+    def _key(self, fact: FactRecord) -> str:
+        key = self._keys.get(fact.id)
+        if key is None:
+            key = self._keys[fact.id] = fact_key(fact.text)
+        return key
+
+    def _standing(self, fact_id: str | None) -> FactRecord | None:
+        """The active fact that stands for the one of this id now; None: there is none."""
+        fact = self._facts.get(fact_id or "")
+        while fact is not None and fact.superseded_by is not None:
+            fact = self._facts.get(fact.superseded_by)
+        return fact if fact is not None and fact.state == "active" else None
+
+    def _put(self, fact: FactRecord, **changes: Any) -> FactRecord:
+        before = self._before.get(fact.id)
+        if before is not None:
+            changes |= {"changed_at": self._at, "revision": before.revision + 1}
+        self._facts[fact.id] = fact = msgspec.structs.replace(fact, **changes)
+        return fact
+
+    def _supersede(self, old: FactRecord, new: FactRecord, **who: Any) -> None:
+        self._put(old, state="superseded", was=old.state, superseded_by=new.id, **who)
+
+    def _activate(self, fact: FactRecord, **who: Any) -> FactRecord:
+        """`fact` as an active one; what it corrects is superseded by it."""
+        corrected = self._standing(fact.supersedes)
+        if corrected is not None and corrected.id != fact.id:
+            fact = self._put(fact, supersedes=corrected.id)
+            self._supersede(corrected, fact)
+        return self._put(fact, state="active", **who)
+
+    def _erase(self, fact_ids: Container[str], by: str | None) -> int:
+        erased = [
+            fact.id
+            for fact in reversed(self._facts.values())
+            if fact.id in fact_ids and fact.state != "forgotten"
+        ]
+        for fact_id in erased:
+            left: dict[str, Any] = {"text": "", "sources": (), "author": None, "derived": False}
+            self._put(self._facts[fact_id], state="forgotten", was=None, by=by, **left)
+            self._restore(self._facts[fact_id])
+        return len(erased)
+
+    def _restore(self, gone: FactRecord) -> None:
+        """Whatever `gone` superseded is as it was before, or superseded by what stands for it."""
+        for old in [f for f in self._facts.values() if f.superseded_by == gone.id]:
+            if old.state != "superseded":
+                continue
+            same = self._saying(old.text, _LIVE)
+            if gone.superseded_by is not None or same is not None:
+                self._put(old, superseded_by=same.id if same is not None else gone.superseded_by)
+            else:
+                restored = self._put(old, state=old.was or "active", was=None, superseded_by=None)
+                self._point(gone.id, restored.id)
+
+    def _point(self, gone: str, restored: str) -> None:
+        """Let what is proposed in place of a fact that is gone correct the one that is back."""
+        for fact in [f for f in self._facts.values() if f.supersedes == gone]:
+            if fact.state == "proposed":
+                self._put(fact, supersedes=restored)
+
+
+def _age(fact: FactRecord) -> tuple[datetime, str]:
+    return fact.created_at, fact.id
