@@ -33,6 +33,7 @@ __all__ = [
     "ThreadMoved",
     "ThreadNotFound",
     "ToolError",
+    "TurnNotFound",
     "TurngateError",
     "UnknownCall",
     "UnknownFact",
@@ -85,6 +86,17 @@ class ThreadNotFound(RequestError):
         self.thread_id = thread_id
 
 
+class TurnNotFound(RequestError):
+    """The thread has no turn of this id (it may be one of another thread)."""
+
+    code = "turn_not_found"
+
+    def __init__(self, thread_id: str, turn_id: str) -> None:
+        super().__init__(f"thread {thread_id!r} has no turn {turn_id!r}")
+        self.thread_id = thread_id
+        self.turn_id = turn_id
+
+
 class ThreadBusy(RequestError):
     """Another call is active on the thread, or waits for a review; nothing was begun."""
 
@@ -104,15 +116,18 @@ class ThreadBusy(RequestError):
 
 
 class ThreadMoved(RequestError):
-    """The thread's length is not the expected one; nothing was stored."""
+    """The thread is not as it was read: of another length, or (`expected` is `length`) something of
+    it was deleted. Nothing was stored."""
 
     code = "thread_moved"
 
     def __init__(self, thread_id: str, *, expected: int, length: int) -> None:
-        super().__init__(
-            f"thread {thread_id!r} has {length} turns where {expected} were expected",
-            hint="Read the thread again and repeat the change on its present end.",
-        )
+        if expected == length:
+            said = f"of thread {thread_id!r} something was deleted since it was read"
+        else:
+            said = f"thread {thread_id!r} has {length} turns where {expected} were expected"
+        hint = "Read the thread again and repeat the change on its present end."
+        super().__init__(said, hint=hint)
         self.thread_id = thread_id
         self.expected = expected
         self.length = length

@@ -80,10 +80,11 @@ class ThreadStore(Protocol):
     async def commit(self, scope: Scope, change: Change) -> int:
         """The thread's new length, once all of `change` is durable; on any error nothing is.
 
-        Errors: `ThreadMoved` (the expected length is wrong), `ThreadBusy` (an active call stands
-        where `change.begin` would claim), `UnknownCall` (the call of `change.guard` is not active
-        under that owner and epoch), `RecallMoved` (a summary or a fact was written since it was
-        read), `StoreError`. A cancelled caller leaves the change whole or absent.
+        Errors: `ThreadMoved` (it has another length, or something was erased from it),
+        `ThreadBusy` (an active call stands where `change.begin` would claim, or a call that has not
+        ended where `change.erase` would erase), `UnknownCall` (the call of `change.guard` is not
+        active under that owner and epoch), `RecallMoved` (a summary or a fact was written since it
+        was read), `StoreError`. A cancelled caller leaves the change whole or absent.
         """
         ...
 
@@ -104,6 +105,10 @@ class ThreadStore(Protocol):
         self, scope: Scope, *, after: str | None = None, limit: int = 50
     ) -> ThreadPage:
         """Threads of the tenant, last changed first, from cursor `after` on."""
+        ...
+
+    async def erasures(self, scope: Scope, thread: str) -> int:
+        """How often something was erased from the thread; what is read later is what is left."""
         ...
 
     async def call(self, scope: Scope, call: str) -> CallRecord:

@@ -26,6 +26,7 @@ __all__ = [
     "Change",
     "DefaultAction",
     "Effect",
+    "Erasure",
     "EventBatch",
     "FactKind",
     "FactPage",
@@ -526,10 +527,30 @@ class FactPage(Struct, frozen=True, kw_only=True):
 # ── one commit ───────────────────────────────────────────────────────────────────────────────
 
 
+class Erasure(Struct, frozen=True, kw_only=True):
+    """What a change erases of its thread: all of it (`whole`), or turns with what copies them.
+
+    Shapes: `turns` are what is left of those with their ids. `calls` take the place of ended calls
+    with their ids, whose stored events go; `steps` are pairs of a call's id and one of its steps,
+    and `reviews` are of these calls. `files` are ids, `texts` hashes of what goes too. `user`: the
+    thread names that user no more.
+    """
+
+    whole: bool = False
+    turns: tuple[Turn, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    steps: tuple[tuple[str, Step], ...] = ()
+    reviews: tuple[ReviewRecord, ...] = ()
+    files: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    user: str | None = None
+
+
 class Change(Struct, frozen=True, kw_only=True):
     """What one commit does to one thread, all or nothing.
 
-    Shapes: `expected` is the length that the thread must have (None: any). `turns` are appended.
+    Shapes: `expected` is the length that the thread must have, and `erasures` how often something
+    was erased from it (None: any). `turns` are appended.
     `begin` is a new call; an active one claims the thread, and with `beside_review` it may stand
     beside calls that wait for a review. `guard` names the call for which all of the change is
     done, and `update` is its new record: ended, held for a review, or with another owner.
@@ -537,14 +558,15 @@ class Change(Struct, frozen=True, kw_only=True):
     tenant, by their hash. `summary` is the thread's next version; `forget_summaries` deletes those
     that stand in for the turn at that position. `facts` are new, or take the place of those with
     their ids at the revision before. `learnt` are the positions that facts were taken from: they
-    begin where the last ones ended. `title` and `user`, where given, are set. A thread that is
-    missing begins with its first change that has turns, or with
-    `create`.
+    begin where the last ones ended. `erase` is taken out of a thread that no call is busy with.
+    `title` and `user`, where given, are set. A thread that is missing begins with its first change
+    that has turns, or with `create`.
     """
 
     thread: str
     at: datetime
     expected: int | None = None
+    erasures: int | None = None
     turns: tuple[Turn, ...] = ()
     begin: CallRecord | None = None
     beside_review: bool = False
@@ -559,6 +581,7 @@ class Change(Struct, frozen=True, kw_only=True):
     forget_summaries: int | None = None
     facts: tuple[FactRecord, ...] = ()
     learnt: Span | None = None
+    erase: Erasure | None = None
     create: bool = False
     title: str | None = None
     user: str | None = None
@@ -575,13 +598,15 @@ class StoredObject(Struct, frozen=True, kw_only=True):
 class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A file: its pointer, and the object that holds its bytes (files of equal bytes share one).
 
-    `claimed_type` is what the caller said it is, `sniffed_type` what its first bytes say (None:
-    nothing). The pointer has the first of them that is there.
+    `call` is the one whose tool gave it as a result (None: it was put). `claimed_type` is what the
+    caller said it is, `sniffed_type` what its first bytes say (None: nothing). The pointer has the
+    first of them that is there.
     """
 
     ref: FileRef
     object: str
     created_at: datetime
+    call: str | None = None
     claimed_type: str | None = None
     sniffed_type: str | None = None
 

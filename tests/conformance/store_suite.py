@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.conformance.suite_appending import AppendingRules
 from tests.conformance.suite_calls import CallRules
 from tests.conformance.suite_closing import ClosingRules
+from tests.conformance.suite_erasing import ErasingRules
 from tests.conformance.suite_file_rows import FileRowRules
 from tests.conformance.suite_memory import MemoryRules
 from tests.conformance.suite_reading import ReadingRules
@@ -29,5 +30,6 @@ class StoreSuite(
     CallStateRules,
     ClosingRules,
     MemoryRules,
+    ErasingRules,
 ):
     """One test or more for each rule of every store."""

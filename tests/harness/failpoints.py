@@ -132,6 +132,9 @@ class StoreProxy:
     ) -> ThreadPage:
         return await self.inner.threads(scope, after=after, limit=limit)
 
+    async def erasures(self, scope: Scope, thread: str) -> int:
+        return await self.inner.erasures(scope, thread)
+
     async def call(self, scope: Scope, call: str) -> CallRecord:
         return await self.inner.call(scope, call)
 

@@ -39,6 +39,7 @@ CODES = {
     "InvalidValue": "invalid_value",
     "InvalidMessage": "invalid_message",
     "ThreadNotFound": "thread_not_found",
+    "TurnNotFound": "turn_not_found",
     "ThreadBusy": "thread_busy",
     "ThreadMoved": "thread_moved",
     "UnknownCall": "unknown_call",

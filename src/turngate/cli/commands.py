@@ -73,6 +73,10 @@ Arguments = Annotated[str | None, _option("--arguments", "JSON", "The tool's oth
 Editor = Annotated[bool, _option("--editor", None, "Edit in the program that EDITOR names.")]
 Note = Annotated[str, _option("--note", "TEXT", "What the model is told for its next try.")]
 Yes = Annotated[bool, _option("--yes", None, "Approve the held answer without asking.")]
+Sure = Annotated[bool, _option("--yes", None, "Do it without asking.")]
+AnyThread = Annotated[str | None, typer.Argument(metavar="[THREAD]", help="The thread's id.")]
+OneTurn = Annotated[str | None, _option("--turn", "TURN", "Only this turn of the thread.")]
+AllOf = Annotated[str | None, _option("--user", "USER", "All that is kept of this user.")]
 _CALL_HELP = "The id of an ask or run; CALL:N is its model call N alone."
 CallId = Annotated[str, typer.Argument(metavar="CALL", help=_CALL_HELP)]
 Number = Annotated[int | None, _option("--model-call", "N", "Model call N alone.", min=1)]
@@ -254,6 +258,19 @@ def _show(
     [bold]Examples[/bold]
     turngate show support-42 --limit 10 --before 90
     turngate show support-42 --json
+    """
+
+
+@_command("delete", "deleting.run_delete", also=_stored)
+def _delete(
+    thread: AnyThread = None, turn: OneTurn = None, user: AllOf = None, yes: Sure = False
+) -> None:
+    """Delete a thread, one turn of it, or all of a user, with what was derived from that alone.
+
+    [bold]Examples[/bold]
+    turngate delete support-42
+    turngate delete support-42 --turn TURN
+    turngate delete --user ann --yes
     """
 
 
@@ -514,7 +531,11 @@ def _facts_reject(fact: FactId) -> None:
 
 @_command("forget", "facts.run_forget", facts_app, also=_mended)
 def _facts_forget(
-    fact: AnyFact = None, user: OfUser = None, thread: OfThread = None, turn: OfTurn = None
+    fact: AnyFact = None,
+    user: OfUser = None,
+    thread: OfThread = None,
+    turn: OfTurn = None,
+    yes: Sure = False,
 ) -> None:
     """Erase the text of a fact with its history, of a user, or what comes from a thread alone.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from turngate.cli.deciding import checked_state, named
+from turngate.cli.deleting import confirmed
 from turngate.cli.failures import WrongUsage
 from turngate.cli.show import counted, local_time, read, write
 from turngate.cli.terminal import json_shape, out_console, print_json, print_list, say
@@ -48,16 +49,33 @@ def run_decision(
 
 
 def run_forget(
-    *, db: str, tenant: str, fact: str | None, by: str | None, as_json: bool, **of: str | None
-) -> None:
-    read(db, lambda gateway: gateway.tenant(tenant).facts.list(limit=1))  # no file is made for it
+    *,
+    db: str,
+    tenant: str,
+    fact: str | None,
+    by: str | None,
+    yes: bool,
+    as_json: bool,
+    **of: str | None,
+) -> int:
+    named_ones = [name for name in (fact, of["user"], of["thread"]) if name is not None]
+    if len(named_ones) != 1 or (of["turn"] is not None and of["thread"] is None):
+        raise WrongUsage("name a fact, a --user, a --thread, or a --thread and its --turn")
+    who = _named(by)
     if fact is not None:
         _known(db, tenant, fact, by)
-    erased = write(db, lambda gateway: gateway.tenant(tenant).facts.forget(fact, by=by, **of))
+        what = f"fact {fact!r} with its history"
+    else:
+        read(db, lambda gateway: gateway.tenant(tenant).facts.list(limit=1))  # makes no file
+        what = f"what is remembered of {named_ones[0]!r}"
+    if not confirmed(f"Forget {what}", yes=yes):
+        return 1
+    erased = write(db, lambda gateway: gateway.tenant(tenant).facts.forget(fact, by=who, **of))
     if as_json:
         print_json({"forgotten": erased})
     else:
         say(out_console(), f"{counted(erased, 'fact')} forgotten")
+    return 0
 
 
 def run_history(*, db: str, tenant: str, fact: str, as_json: bool) -> None:

@@ -48,6 +48,7 @@ __all__ = [
     "body_hash",
     "prepare_call",
     "prepared_and_begun",
+    "released",
 ]
 
 
@@ -80,13 +81,17 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """A request that is ready to go, its receipt, and what all requests of the call are shown."""
+    """A request that is ready to go, its receipt, and what all requests of the call are shown.
+
+    `erasures` is how often something was deleted from the thread before it was read.
+    """
 
     new: NewCall
     user_turn: Turn | None
     shown: Shown
     request: ChatRequest
     receipt: Receipt
+    erasures: int = 0
 
 
 async def prepare_call(deps: GatewayDeps, new: NewCall) -> PreparedCall:
@@ -118,6 +123,7 @@ async def _prepared(deps: GatewayDeps, new: NewCall, prompt: str | None) -> Prep
     user_turn = None
     if prompt is not None:
         user_turn = deps.turn_builder.build_user_turn(prompt=prompt, files=new.files)
+    erasures = await deps.store.erasures(new.scope, new.thread)
     shown = await shown_context(
         deps,
         new.scope,
@@ -139,7 +145,14 @@ async def _prepared(deps: GatewayDeps, new: NewCall, prompt: str | None) -> Prep
     )
     shown = replace(shown, recalled=recalled)
     request, receipt = request_of(deps, shown)
-    return PreparedCall(new=new, user_turn=user_turn, shown=shown, request=request, receipt=receipt)
+    return PreparedCall(
+        new=new,
+        user_turn=user_turn,
+        shown=shown,
+        request=request,
+        receipt=receipt,
+        erasures=erasures,
+    )
 
 
 def _instructions(deps: GatewayDeps, new: NewCall) -> str | None:
@@ -166,6 +179,7 @@ async def begin_call(deps: GatewayDeps, prepared: PreparedCall) -> CallRecord:
         thread=new.thread,
         at=call.created_at,
         expected=call.position,
+        erasures=prepared.erasures,
         begin=call,
         beside_review=new.beside_review,
         texts=(told,) if told else (),
@@ -243,17 +257,19 @@ async def prepared_and_begun(deps: GatewayDeps, new: NewCall) -> tuple[PreparedC
             if tries <= 0:
                 raise
         except ThreadBusy as busy:
-            if tries <= 0 or busy.in_review or not await _released(deps, new, busy.call_id):
+            if tries <= 0 or not await released(deps, new.scope, busy):
                 raise
 
 
-async def _released(deps: GatewayDeps, new: NewCall, call_id: str) -> bool:
-    """Whether the claim of `call_id` is gone: an abandoned one is settled here."""
-    call = await deps.store.active_call(new.scope, new.thread)
-    if call is None or call.id != call_id:
+async def released(deps: GatewayDeps, scope: Scope, busy: ThreadBusy) -> bool:
+    """Whether the claim that was met is gone: an abandoned one is settled here."""
+    if busy.in_review:
+        return False
+    call = await deps.store.active_call(scope, busy.thread_id)
+    if call is None or call.id != busy.call_id:
         return True
     if call.waiting_for or (call.owner == deps.owner and call.id in deps.live):
         return False
     with contextlib.suppress(UnknownCall):  # another one settled it since it was read
-        await settle_lost(deps, new.scope, call)
+        await settle_lost(deps, scope, call)
     return True

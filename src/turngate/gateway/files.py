@@ -41,10 +41,12 @@ FileData = bytes | bytearray | memoryview | Path | AsyncIterator[bytes]
 class Files:
     """One tenant's files."""
 
-    def __init__(self, deps: GatewayDeps, scope: Scope) -> None:
+    def __init__(self, deps: GatewayDeps, scope: Scope, *, call: str | None = None) -> None:
+        """`call` is the one whose results are put."""
         self._deps = deps
         self._rows = deps.store
         self._scope = scope
+        self._call = call
 
     async def put(self, data: FileData, *, name: str, media_type: str | None = None) -> FileRef:
         """The pointer to a new file, once its bytes and its row are durable.
@@ -72,6 +74,7 @@ class Files:
             ),
             object=stored.name,
             created_at=identity.now(),
+            call=self._call,
             claimed_type=claimed,
             sniffed_type=sniffed,
         )

@@ -18,7 +18,14 @@ import msgspec
 
 from turngate import identity
 from turngate.completion import ChatRequest, OutputSchema
-from turngate.errors import PolicyStopped, ProviderError, RecallMoved, RequestError, StoreError
+from turngate.errors import (
+    PolicyStopped,
+    ProviderError,
+    RecallMoved,
+    RequestError,
+    StoreError,
+    ThreadMoved,
+)
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.journal import ledger_row
 from turngate.gateway.settle import storable_result
@@ -92,6 +99,9 @@ async def ask_helper(
     except asyncio.CancelledError:
         await _keep(deps, scope, call, result, state="incomplete", reason="gateway_closed")
         raise
+    except ThreadMoved as moved:  # what it was shown was deleted: nothing comes of it
+        reason = moved.code
+        call = msgspec.structs.replace(call, user=None)
     except BadAnswer as bad:
         reason = bad.reason
     except ProviderError as error:

@@ -109,8 +109,10 @@ _answer = msgspec.json.Decoder(_Answer).decode
 async def learn(deps: GatewayDeps, scope: Scope, thread: str) -> None:
     """Take facts from what came to the thread since the last time, each part once.
 
-    Errors: `StoreError`. A helper call that fails ends it; the next settle tries again.
+    Errors: `StoreError`; `ThreadMoved` where something was deleted meanwhile. A helper call that
+    fails ends it; the next settle tries again.
     """
+    erasures = await deps.store.erasures(scope, thread)
     learnt = await deps.store.learnt(scope, thread)
     try:
         length = (await deps.store.thread(scope, thread)).length
@@ -124,13 +126,18 @@ async def learn(deps: GatewayDeps, scope: Scope, thread: str) -> None:
         if not turns and end == length:
             return  # its results are still to come
         turns = turns or page.turns
-        if not await _learn_turns(deps, scope, thread, first, turns):
+        if not await _learn_turns(deps, scope, thread, first, turns, erasures):
             return
         first += len(turns)
 
 
 async def _learn_turns(
-    deps: GatewayDeps, scope: Scope, thread: str, first: int, turns: Sequence[Turn]
+    deps: GatewayDeps,
+    scope: Scope,
+    thread: str,
+    first: int,
+    turns: Sequence[Turn],
+    erasures: int,
 ) -> bool:
     """Whether all of `turns`, from position `first` on, was learnt from, part by part.
 
@@ -147,12 +154,13 @@ async def _learn_turns(
         if part.user is None or tries >= _TRIES or not any(one.sources for one in said):
             continue
         span = Span(learnt, first + begin - learnt)
-        if not await _learn_from(deps, scope, thread, part.user, said, learnt=span):
+        if not await _learn_from(deps, scope, thread, part.user, said, span, erasures):
             return False
         learnt, failed = first + begin, []
     rest = first + len(turns) - learnt
     if rest:  # there was nothing to learn of it
-        change = Change(thread=thread, at=identity.now(), learnt=Span(learnt, rest))
+        span = Span(learnt, rest)
+        change = Change(thread=thread, at=identity.now(), learnt=span, erasures=erasures)
         await deps.store.commit(scope, change)
     return True
 
@@ -174,8 +182,8 @@ async def _learn_from(
     thread: str,
     user: str,
     said: Sequence[Said],
-    *,
     learnt: Span,
+    erasures: int,
 ) -> bool:
     """Whether its facts were taken; `learnt` are the positions that it is then learnt from."""
     query = "\n".join(one.text for one in said if one.sources)
@@ -193,7 +201,8 @@ async def _learn_from(
         book = FactBook(await facts_of(deps, scope, user) if found else (), at=now)
         for new in found:
             book.take_in(new)
-        return Change(thread=thread, at=now, facts=book.changes, learnt=learnt)
+        facts = book.changes
+        return Change(thread=thread, at=now, facts=facts, learnt=learnt, erasures=erasures)
 
     question = _question(said, shown)
     return await ask_helper(deps, scope, call, _INSTRUCTIONS, question, take, output=_SCHEMA)

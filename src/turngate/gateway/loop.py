@@ -463,7 +463,7 @@ async def _tool_call(run: Run, place: int, made: ToolCall, call: ToolCall) -> No
         key=f"{run.call.id}-{run.journal.rounds}-{place}",
         user=run.call.user,
     )
-    files = Files(run.deps, run.scope)
+    files = Files(run.deps, run.scope, call=run.call.id)
 
     async def keep(text: str) -> FileRef:
         return await files.put(text.encode(), name=f"{call.name}.txt", media_type="text/plain")

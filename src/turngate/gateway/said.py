@@ -158,7 +158,6 @@ def origin_of(
     # What the user said before this part is in the notes; the same note again is no source of it.
     key = fact_key(text)
     noted = [f.text for f in known if f.trusted and fact_key(f.text) != key]
-    others = [f.text for f in known if f.text not in noted] + [one.others for one in said]
     spoken = "\n".join([*noted, *(one.own for one in said if one.trusted)])
     origin, lacking = said[number - 1], words_lacking(words, spoken)
     if origin.trusted:
@@ -167,6 +166,11 @@ def origin_of(
         origin = max(giving, key=lambda one: share_of(words, one.own), default=origin)
     if not origin.trusted:
         lacking = words_lacking(lacking, origin.own)
+    # By a tool's repeat a note gains no trust, so there it may share the helper's way of speaking.
+    others = [one.others for one in said]
+    others += [
+        f.text for f in known if f.text not in noted and (origin.trusted or fact_key(f.text) != key)
+    ]
     if len(words_lacking(lacking, "\n".join(others))) < len(lacking):
         return None
     return origin if share_of(words, origin.own) >= _SHARE_MIN else None

@@ -47,6 +47,7 @@ async def summarize(deps: GatewayDeps, scope: Scope, thread: str) -> None:
 async def _step(deps: GatewayDeps, scope: Scope, thread: str) -> bool:
     """Whether a further version was written."""
     assert deps.remember is not None
+    erasures = await deps.store.erasures(scope, thread)
     newest = await deps.store.summary(scope, thread)
     upto = newest.upto if newest is not None else 0
     upcoming = deps.turn_builder.build_user_turn(prompt="next")
@@ -73,7 +74,8 @@ async def _step(deps: GatewayDeps, scope: Scope, thread: str) -> bool:
             call=call.id,
             created_at=identity.now(),
         )
-        return Change(thread=thread, at=summary.created_at, summary=summary)
+        at = summary.created_at
+        return Change(thread=thread, at=at, summary=summary, erasures=erasures)
 
     told = {
         "summary_so_far": newest.text if newest is not None else "",

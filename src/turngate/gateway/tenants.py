@@ -11,6 +11,7 @@ from turngate import identity
 from turngate.completion import CallOptions, ChatRequest
 from turngate.errors import InvalidValue, RequestError
 from turngate.gateway.calls import NewCall
+from turngate.gateway.erasing import delete_thread, delete_turn, delete_user
 from turngate.gateway.events import Event, Settled
 from turngate.gateway.facts import Facts
 from turngate.gateway.files import Files
@@ -68,6 +69,17 @@ class Tenant:
     async def threads(self, *, after: str | None = None, limit: int = 50) -> ThreadPage:
         """The tenant's threads, last changed first; `after` is a page's `next`."""
         return await self._gateway.deps.store.threads(self._scope, after=after, limit=limit)
+
+    async def delete_user(self, user: str, *, by: str | None = None) -> None:
+        """Delete what is kept of `user`: their threads, their calls' turns in threads that others
+        take part in, and all facts about them.
+
+        What is left of them is what a deleted thread, a deleted turn and a forgotten fact leave.
+        Reads the records of all calls of the tenant. Errors: `ThreadBusy` for a call that has not
+        ended, with what is not deleted by then still there; `StoreError`. It can be repeated.
+        """
+        await delete_user(self._gateway.deps, self._scope, checked_user(user))
+        await self.facts.forget(user=user, by=by)
 
     @property
     def reviews(self) -> Reviews:
@@ -263,6 +275,26 @@ class Thread:
     async def record(self) -> ThreadRecord:
         """The thread without its turns. Errors: `ThreadNotFound`."""
         return await self._gateway.deps.store.thread(self._scope, self.id)
+
+    async def delete_turn(self, turn_id: str) -> None:
+        """Delete what a turn said, and what was derived from it alone: facts, summaries, what its
+        call has of it, and files that hold whole results of a tool.
+
+        Shapes: the turn keeps its place, and reads as one that is ``deleted``, without parts. A
+        fact with another source loses this one; what a deleted correction corrected is active
+        again. Deleting it again changes nothing. Errors: `TurnNotFound`; `ThreadBusy` while a call
+        on the thread has not ended; `StoreError`. Nothing is deleted then.
+        """
+        await delete_turn(self._gateway.deps, self._scope, self.id, turn_id)
+
+    async def delete(self) -> None:
+        """Delete the thread: turns, calls, reviews, summaries, and what was derived from it alone.
+
+        Only its ledger rows stay, which count what was used. The id may be used anew. Errors:
+        `ThreadNotFound`; `ThreadBusy` while a call on it has not ended; `StoreError`. Nothing is
+        deleted then.
+        """
+        await delete_thread(self._gateway.deps, self._scope, self.id)
 
     async def summary(self) -> SummaryRecord | None:
         """What stands in for the turns that fell out of the window; None: nothing is written."""

@@ -17,19 +17,31 @@ from turngate.errors import (
 )
 from turngate.records import Guard
 from turngate.stores import statements as sql
-from turngate.stores.rows import CallRow, ChangeRows, FactRow, ReviewRow, call_from_row, fact_mark
+from turngate.stores.rows import (
+    CallRow,
+    ChangeRows,
+    ErasureRows,
+    FactRow,
+    ReviewRow,
+    call_from_row,
+    fact_mark,
+)
 
 
 def store_change(db: sqlite3.Connection, rows: ChangeRows) -> int:
     """The thread's length after `rows` are written.
 
     The call is judged first, then the length, then the ids. Errors: `ThreadBusy`, `UnknownCall`,
-    `ThreadMoved`, `RecallMoved`, and `InvalidValue` for an id that the tenant already has.
+    `ThreadMoved`, `RecallMoved`, and `InvalidValue` for an id that the tenant already has. Where
+    something is erased: `ThreadBusy` for a call that has not ended, `RecallMoved` for a fact that
+    still names a source of it.
     """
     if rows.begin is not None:
         _claim(db, rows, rows.begin)
     if rows.guard is not None:
         _update(db, rows, rows.guard)
+    if rows.erasures is not None:
+        _check_erasures(db, rows, rows.erasures)
     length = _moved_length(db, rows)
     if rows.turns:
         _insert_turns(db, rows, first=length - len(rows.turns))
@@ -44,7 +56,11 @@ def store_change(db: sqlite3.Connection, rows: ChangeRows) -> int:
     if rows.texts:
         db.executemany(sql.KEEP_TEXT, [(rows.tenant, *text) for text in rows.texts])
     _remember(db, rows)
-    return length
+    if rows.erase is not None:
+        _erase(db, rows, rows.erase)
+    if rows.erase is not None or rows.forget_summaries is not None:
+        db.execute(sql.COUNT_ERASURE, (rows.tenant, rows.thread))
+    return 0 if rows.erase is not None and rows.erase.whole else length
 
 
 def _claim(db: sqlite3.Connection, rows: ChangeRows, call: CallRow) -> None:
@@ -204,3 +220,45 @@ def _put_fact(db: sqlite3.Connection, tenant: str, fact: FactRow) -> None:
     if fact.words is not None:
         marks = f"{fact_mark(tenant, fact.user)} {own}"
         db.execute(sql.ADD_FACT_WORDS, (tenant, fact.id, marks, fact.words))
+
+
+# -------------------------------------------------------------------------- what is erased
+
+
+def _check_erasures(db: sqlite3.Connection, rows: ChangeRows, expected: int) -> None:
+    found = db.execute(sql.ERASURES, (rows.tenant, rows.thread)).fetchone()
+    if (0 if found is None else found[0]) != expected:
+        length = _length(db, rows) or 0
+        raise ThreadMoved(rows.thread, expected=length, length=length)
+
+
+def _erase(db: sqlite3.Connection, rows: ChangeRows, erase: ErasureRows) -> None:
+    """Write what is left of a thread. Errors: `ThreadBusy`, and `RecallMoved` for a fact that
+    still comes of what goes."""
+    key = (rows.tenant, rows.thread)
+    active = db.execute(sql.ACTIVE_CALL, key).fetchone()
+    if active is not None:
+        raise ThreadBusy(rows.thread, call_id=call_from_row(*active).id)
+    held = db.execute(sql.CALL_IN_REVIEW, key).fetchone()
+    if held is not None:
+        raise ThreadBusy(rows.thread, call_id=held[0], in_review=True)
+    if erase.whole:
+        left = [db.execute(sql.SOURCE_LEFT, key).fetchone()]
+    else:
+        left = [db.execute(sql.SOURCE_OF_TURN_LEFT, (*key, id)).fetchone() for id, _ in erase.turns]
+    if any(left):
+        raise RecallMoved(f"what is remembered of thread {rows.thread!r}")
+    db.executemany(sql.ERASE_TEXT, [(rows.tenant, text) for text in erase.texts])
+    db.executemany(sql.REMOVE_FILE, [(rows.tenant, file) for file in erase.files])
+    if erase.whole:
+        for statement in sql.ERASE_THREAD.values():
+            db.execute(statement, key if statement.count("?") == 2 else (rows.tenant, *key))
+        return
+    db.executemany(sql.ERASE_TURN, [(body, *key, id) for id, body in erase.turns])
+    db.executemany(sql.ERASE_CALL, [(call.body, *key, call.id) for call in erase.calls])
+    db.executemany(sql.ERASE_EVENTS, [(rows.tenant, call.id) for call in erase.calls])
+    steps = [(body, rows.tenant, call, number) for call, number, body in erase.steps]
+    db.executemany(sql.ERASE_STEP, steps)
+    db.executemany(sql.ERASE_REVIEW, [(body, *key, id) for id, body in erase.reviews])
+    if erase.user is not None:
+        db.execute(sql.ERASE_USER, (*key, erase.user))

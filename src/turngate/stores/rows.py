@@ -20,6 +20,7 @@ from turngate.facts import fact_words, stem
 from turngate.records import (
     CallRecord,
     Change,
+    Erasure,
     FactRecord,
     FileRecord,
     Guard,
@@ -106,6 +107,20 @@ class FactRow(NamedTuple):
     words: str | None
 
 
+class ErasureRows(NamedTuple):
+    """What is erased, as columns: `turns` and `reviews` are (id, body), `steps` (call, number,
+    body)."""
+
+    whole: bool
+    turns: tuple[tuple[str, str], ...]
+    calls: tuple[CallRow, ...]
+    steps: tuple[tuple[str, int, str], ...]
+    reviews: tuple[tuple[str, str], ...]
+    files: tuple[str, ...]
+    texts: tuple[str, ...]
+    user: str | None
+
+
 class ChangeRows(NamedTuple):
     """A change, checked and encoded: what is left is to write it.
 
@@ -119,6 +134,7 @@ class ChangeRows(NamedTuple):
     thread: str
     at_us: int
     lengths: tuple[int, int]
+    erasures: int | None
     title: str | None
     user: str | None
     turns: tuple[tuple[str, str], ...]
@@ -135,6 +151,7 @@ class ChangeRows(NamedTuple):
     forget_summaries: int | None
     facts: tuple[FactRow, ...]
     learnt: Span | None
+    erase: ErasureRows | None
     begins: bool
     touches: bool
 
@@ -154,6 +171,7 @@ def change_rows(scope: Scope, change: Change) -> ChangeRows:
         thread=checked_thread_id(change.thread),
         at_us=unix_us(change.at),
         lengths=(0, INTEGER_MAX) if expected is None else (expected, expected),
+        erasures=change.erasures,
         title=title,
         user=user,
         turns=_distinct(
@@ -177,8 +195,26 @@ def change_rows(scope: Scope, change: Change) -> ChangeRows:
         forget_summaries=change.forget_summaries,
         facts=_distinct("fact", map(_fact_row, change.facts)),
         learnt=_checked_span(change.learnt),
+        erase=None if change.erase is None else _erasure_rows(change.thread, change.erase),
         begins=bool(change.turns) or title is not None or change.create,
-        touches=bool(change.turns) or title is not None or user is not None,
+        touches=bool(change.turns or change.erase) or title is not None or user is not None,
+    )
+
+
+def _erasure_rows(thread: str, erase: Erasure) -> ErasureRows:
+    """`erase` as rows; a call that has not ended is no part of it."""
+    calls = tuple(_call_row(thread, call) for call in erase.calls)
+    if any(call.state in ("active", "review") for call in calls):
+        raise InvalidValue("nothing is erased of a call that has not ended")
+    return ErasureRows(
+        whole=erase.whole,
+        turns=tuple((turn.id, _document(Turn, turn)) for turn in erase.turns),
+        calls=calls,
+        steps=tuple((call, step.number, _document(Step, step)) for call, step in erase.steps),
+        reviews=tuple((each.id, _document(ReviewRecord, each)) for each in erase.reviews),
+        files=erase.files,
+        texts=erase.texts,
+        user=erase.user,
     )
 
 

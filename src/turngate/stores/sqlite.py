@@ -163,7 +163,7 @@ class SqliteStore:
         length = int(found[0][0]) if found else 0
         end = length if before is None else min(before, length)
         first = max(0, end - limit)
-        # Stored positions never change, so the pieces fit together without a transaction.
+        # Stored positions stay as long as their thread, so the pieces fit without a transaction.
         turns: list[Turn] = []
         for start in range(first, end, PIECE_ROWS):
             if turns:
@@ -171,6 +171,9 @@ class SqliteStore:
             stop = min(start + PIECE_ROWS, end)
             turns += turns_from_bodies(self._rows(sql.TURNS, scope.tenant, thread, start, stop))
         if len(turns) != end - first:
+            found = self._rows(sql.THREAD_LENGTH, scope.tenant, thread)
+            if (int(found[0][0]) if found else 0) < end:  # it was deleted between two pieces
+                return await self.load(scope, thread, before=before, limit=limit)
             raise StoreError(
                 f"thread {thread!r} lacks turns between the positions {first} and {end}",
                 hint="The file is damaged. Restore it from a backup.",
@@ -187,6 +190,10 @@ class SqliteStore:
             "threads", sql.THREADS, scope.tenant, after=after, limit=limit, cursor=cursor_after
         )
         return ThreadPage(threads=tuple(map(thread_from_row, rows)), next=next_)
+
+    async def erasures(self, scope: Scope, thread: str) -> int:
+        found = self._rows(sql.ERASURES, scope.tenant, thread)
+        return int(found[0][0]) if found else 0
 
     async def call(self, scope: Scope, call: str) -> CallRecord:
         return call_from_row(*self._row(UnknownCall, sql.CALL, scope, call))

@@ -190,6 +190,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        # It outlives its thread, so that what was read of the old one is never taken for a new one.
+        """
+        CREATE TABLE erasures (
+            tenant TEXT NOT NULL,
+            thread TEXT NOT NULL,
+            count BIGINT NOT NULL,
+            PRIMARY KEY (tenant, thread)
+        )
+        """,
+    ),
 )
 
 SCHEMA_VERSION = "SELECT max(version) FROM turngate_schema"
@@ -458,6 +469,52 @@ WHERE tenant = ? AND "user" = ? AND state = 'active' AND id IN (
     SELECT w.fact FROM fact_words w WHERE w.fact_words MATCH ? AND w.tenant = ?
 )
 ORDER BY made DESC, id DESC LIMIT ?
+"""
+
+# --------------------------------------------------------------------------- what is erased
+
+ERASURES = "SELECT count FROM erasures WHERE tenant = ? AND thread = ?"
+COUNT_ERASURE = """
+INSERT INTO erasures (tenant, thread, count) VALUES (?, ?, 1)
+ON CONFLICT (tenant, thread) DO UPDATE SET count = erasures.count + 1
+"""
+
+ERASE_TURN = "UPDATE turns SET body = ? WHERE tenant = ? AND thread = ? AND id = ?"
+ERASE_STEP = "UPDATE steps SET body = ? WHERE tenant = ? AND call = ? AND number = ?"
+ERASE_REVIEW = "UPDATE reviews SET body = ? WHERE tenant = ? AND thread = ? AND id = ?"
+ERASE_EVENTS = "DELETE FROM events WHERE tenant = ? AND call = ?"
+ERASE_TEXT = "DELETE FROM texts WHERE tenant = ? AND hash = ?"
+ERASE_USER = 'UPDATE threads SET "user" = NULL WHERE tenant = ? AND id = ? AND "user" = ?'
+
+# Parameters: body, tenant, thread, id.
+ERASE_CALL = """
+UPDATE calls SET body = ?
+WHERE tenant = ? AND thread = ? AND id = ? AND state NOT IN ('active', 'review')
+"""
+
+# By its table, all that a thread has, but for its ledger rows; what its calls have goes before
+# them. Parameters: the tenant once more where the calls are asked for, then tenant and thread.
+ERASE_THREAD = {
+    ("steps",): """
+DELETE FROM steps WHERE tenant = ? AND call IN (
+    SELECT c.id FROM calls c WHERE c.tenant = ? AND c.thread = ?
+)
+""",
+    ("events",): """
+DELETE FROM events WHERE tenant = ? AND call IN (
+    SELECT c.id FROM calls c WHERE c.tenant = ? AND c.thread = ?
+)
+""",
+    ("reviews",): "DELETE FROM reviews WHERE tenant = ? AND thread = ?",
+    ("calls",): "DELETE FROM calls WHERE tenant = ? AND thread = ?",
+    ("turns",): "DELETE FROM turns WHERE tenant = ? AND thread = ?",
+    ("summaries",): "DELETE FROM summaries WHERE tenant = ? AND thread = ?",
+    ("learnt",): "DELETE FROM learnt WHERE tenant = ? AND thread = ?",
+    ("threads",): "DELETE FROM threads WHERE tenant = ? AND id = ?",
+}
+SOURCE_LEFT = "SELECT fact FROM fact_sources WHERE tenant = ? AND thread = ? LIMIT 1"
+SOURCE_OF_TURN_LEFT = """
+SELECT fact FROM fact_sources WHERE tenant = ? AND thread = ? AND turn = ? LIMIT 1
 """
 
 # Whatever a store executes, so that the tests of the statements forget none.

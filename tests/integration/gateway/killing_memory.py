@@ -1,4 +1,5 @@
-"""A kill loop over helper calls: children that ask and remember, and a parent that kills them.
+"""A kill loop over helper calls and deletions: children that ask, remember and delete, and a parent
+that kills them.
 
 Run as ``python -m tests.integration.gateway.killing_memory FOLDER ROUNDS SEED [BUG]``: it prints
 one line per broken promise and exits with 1 if there is any. All rounds are of one file and of the
@@ -23,11 +24,13 @@ from tests.integration.gateway.killing import TENANT, Echo
 from tests.integration.gateway.remembering import Helper, Told, fact
 from tests.integration.stores.raw import ledger_of, raw_rows
 from turngate import Gateway, RecentWindow, open_gateway
+from turngate.errors import ThreadBusy, ThreadNotFound
 from turngate.protocols import Remember
 from turngate.records import CallRecord, Change, FactRecord, Scope, SummaryRecord
 from turngate.stores.sqlite import SqliteStore
 
 THREADS = 3
+DELETED = ("d0", "d1")  # from these, turns and all are deleted
 
 
 def facts(told: Told) -> list[Told]:
@@ -38,7 +41,7 @@ def facts(told: Told) -> list[Told]:
         number = turn["text"].removeprefix("User: number ")
         if "turn" in turn and number.isdecimal():
             corrects = known[0] if known and int(number) % 10 == 0 else None
-            found.append(fact(turn["turn"], f"Said number {number}.", corrects=corrects))
+            found.append(fact(turn["turn"], f"Number {number}.", corrects=corrects))
     return found
 
 
@@ -54,14 +57,18 @@ def gateway_over(db: Path) -> contextlib.AbstractAsyncContextManager[Gateway]:
 
 
 def plant(bug: str) -> None:
-    """Make helper writes of this process come in two commits, as a careless program would."""
-    if bug != "two_commits":
+    """Make writes of this process come in two commits, as a careless program would."""
+    if bug not in ("two_commits", "forgotten_apart"):
         raise SystemExit(f"unknown bug {bug!r}")
     commit = SqliteStore.commit
 
     async def in_two(self: SqliteStore, scope: Scope, change: Change) -> int:
-        if change.facts or change.summary:
+        first = change
+        if bug == "two_commits" and change.begin and (change.facts or change.summary):
             first = msgspec.structs.replace(change, begin=None, ledger=(), learnt=None)
+        if bug == "forgotten_apart" and change.erase:
+            first = msgspec.structs.replace(change, erase=None)
+        if first is not change:
             await commit(self, scope, first)
             change = msgspec.structs.replace(change, facts=(), summary=None)
         return await commit(self, scope, change)
@@ -78,9 +85,23 @@ async def child(db: Path, round_: int, out: int) -> None:
             for number in range(10_000):
                 (await thread.ask(f"number {round_ * 1000 + number}")).expect()
 
+        async def delete_on(name: str) -> None:
+            thread = gateway.tenant(TENANT).thread(name, user="ann")
+            for number in range(10_000):
+                own = DELETED.index(name) * 250 + 500
+                (await thread.ask(f"number {round_ * 1000 + own + number}")).expect()
+                with contextlib.suppress(ThreadBusy, ThreadNotFound):
+                    turns = (await thread.turns()).turns
+                    if number % 3 == 2:
+                        await thread.delete()
+                    else:
+                        await thread.delete_turn(turns[-2 * (number % 2 + 1)].id)
+
         async with asyncio.TaskGroup() as group:
             for thread in range(THREADS):
                 group.create_task(ask_on(f"t{thread}"))
+            for name in DELETED:
+                group.create_task(delete_on(name))
 
 
 def killed_round(db: Path, round_: int, delay_s: float, bug: str | None) -> bool:
@@ -110,12 +131,25 @@ def faults_in(db: Path) -> list[str]:
         for table in ("calls", "facts", "summaries")
     }
     calls = {c.id: c for c in (msgspec.json.decode(b, type=CallRecord) for b in bodies["calls"])}
+    gone = dict(raw_rows(db, "SELECT id, body FROM turns WHERE body LIKE '%\"deleted\"%'"))
+    there = {turn for (turn,) in raw_rows(db, "SELECT id FROM turns")} - gone.keys()
     known = [msgspec.json.decode(body, type=FactRecord) for body in bodies["facts"]]
     rows = Counter(row.call for row in ledger_of(db, TENANT) if row.helper)
     return [
         *_faults_of_calls(calls, rows, known, bodies["summaries"]),
         *_faults_of_facts(db, calls, known),
         *_faults_of_summaries(db),
+        *(
+            f"{each.id} comes of {source.turn}, which is gone"
+            for each in known
+            for source in each.sources
+            if source.turn not in there
+        ),
+        *(
+            f"{call.id} still has the words of {call.user_turn.id}, which is deleted"
+            for call in calls.values()
+            if call.user_turn is not None and call.user_turn.id in gone and call.user_turn.parts
+        ),
     ]
 
 
@@ -127,10 +161,9 @@ def _faults_of_calls(
 ) -> list[str]:
     helpers = {call.id for call in calls.values() if call.kind in ("memory", "facts")}
     versions = [msgspec.json.decode(body, type=SummaryRecord) for body in summaries]
-    written = {each.call or "" for each in known} | {each.call for each in versions}
+    written = {each.call for each in known if each.text} | {each.call for each in versions}
     faults = [f"{call} has {rows[call]} ledger rows" for call in helpers if rows[call] != 1]
-    faults += [f"a row is of the unknown call {call}" for call in rows.keys() - helpers]
-    faults += [f"{call} wrote something and is not there" for call in written - helpers]
+    faults += [f"{call} wrote something and is not there" for call in written - helpers - {None}]
     return faults
 
 
@@ -153,7 +186,7 @@ def _faults_of_facts(db: Path, calls: dict[str, CallRecord], known: list[FactRec
     for thread, position, body in raw_rows(db, "SELECT thread, position, body FROM turns"):
         number = body.partition("number ")[2].partition('"')[0]
         was_learnt = '"role":"user"' in body and position < learnt.get(thread, 0)
-        if was_learnt and f"Said number {number}." not in texts:
+        if was_learnt and '"deleted"' not in body and f"Number {number}." not in texts:
             faults.append(f"{thread} was learnt beyond {position}, and nothing of it is there")
     found = {fact for (fact,) in raw_rows(db, "SELECT fact FROM fact_words")}
     if found != {each.id for each in known if each.state == "active"}:
@@ -170,7 +203,8 @@ def _faults_of_summaries(db: Path) -> list[str]:
         before = last.get(thread, (0, 0))
         if version != before[0] + 1 or upto <= before[1]:
             faults.append(f"{thread} has version {version} up to {upto} after {before}")
-        if msgspec.json.decode(body, type=SummaryRecord).text != str(upto):
+        counted = msgspec.json.decode(body, type=SummaryRecord).text
+        if thread not in DELETED and counted != str(upto):
             faults.append(f"version {version} of {thread} is not made of {upto} turns")
         last[thread] = (version, upto)
     return faults
@@ -179,8 +213,8 @@ def _faults_of_summaries(db: Path) -> list[str]:
 async def caught_up(db: Path) -> list[str]:
     """What is still not remembered once a process lives on."""
     async with gateway_over(db) as gateway:
-        for number in range(THREADS):
-            thread = gateway.tenant(TENANT).thread(f"t{number}", user="ann")
+        for name in (*(f"t{number}" for number in range(THREADS)), *DELETED):
+            thread = gateway.tenant(TENANT).thread(name, user="ann")
             (await thread.ask("number 1")).expect()
             await gateway.remembered()
         behind = raw_rows(
@@ -209,9 +243,11 @@ def main() -> int:
     (helpers,) = raw_rows(
         db, "SELECT count(*) FROM calls WHERE id LIKE 'memory%' OR id LIKE 'facts%'"
     )
-    print(f"{rounds} kills, {helpers[0]} helper calls, {len(faults)} faults")
+    (deletions,) = raw_rows(db, "SELECT coalesce(sum(count), 0) FROM erasures")
+    print(f"{rounds} kills, {helpers[0]} helper calls, {deletions[0]} deletions", end=", ")
+    print(f"{len(faults)} faults")
     print("\n".join(faults[:10]))
-    return 1 if faults or not helpers else 0
+    return 1 if faults or not helpers[0] or not deletions[0] else 0
 
 
 if __name__ == "__main__":

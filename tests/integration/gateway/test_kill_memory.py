@@ -36,3 +36,10 @@ def test_kill_loop_sees_a_helper_write_in_two_commits(tmp_path: Path) -> None:
     code, output = kill_loop(tmp_path, rounds=50, bug="two_commits")
     assert code == 1, output
     assert "wrote something and is not there" in output
+
+
+def test_kill_loop_sees_facts_that_are_forgotten_apart(tmp_path: Path) -> None:
+    """And when a deletion takes the facts in one commit and the turn in another."""
+    code, output = kill_loop(tmp_path, rounds=50, bug="forgotten_apart")
+    assert code == 1, output
+    assert "nothing of it is there" in output

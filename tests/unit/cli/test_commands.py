@@ -20,7 +20,7 @@ FACTS = [
     f"facts {name}" for name in ("list", "add", "edit", "approve", "reject", "forget", "history")
 ]
 FILES = [f"files {name}" for name in ("list", "put", "get", "delete", "sweep")]
-COMMANDS = ["demo", "chat", "threads", "show", "explain", *RUNS, *REVIEWS, *FILES, *FACTS]
+COMMANDS = ["demo", "chat", "threads", "show", "delete", "explain", *RUNS, *REVIEWS, *FILES, *FACTS]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
