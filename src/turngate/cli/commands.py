@@ -52,6 +52,7 @@ Limit = Annotated[int, _option("--limit", "N", "How many at most.", min=1, max=1
 After = Annotated[str | None, _option("--after", "CURSOR", "Go on where an earlier list ended.")]
 Before = Annotated[int | None, _option("--before", "P", "The turns before position P.", min=0)]
 OfThread = Annotated[str | None, _option("--thread", "THREAD", "Those of this thread alone.")]
+Asks = Annotated[bool, _option("--asks", None, "Asks too.")]
 ThreadId = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's id.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 ReviewId = Annotated[str, typer.Argument(metavar="REVIEW", help="The review's id.")]
@@ -292,6 +293,7 @@ def _explain(
 @_command("list", "runs.run_list", runs_app)
 def _runs_list(
     thread: OfThread = None,
+    asks: Asks = False,
     tenant: Tenant = _LOCAL,
     db: Db = _DB,
     limit: Limit = 50,
@@ -301,6 +303,7 @@ def _runs_list(
 
     [bold]Examples[/bold]
     turngate runs list --thread support-42
+    turngate runs list --asks
     """
 
 

@@ -25,13 +25,15 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def run_list(*, db: str, tenant: str, thread: str | None, limit: int, as_json: bool) -> None:
+def run_list(
+    *, db: str, tenant: str, thread: str | None, asks: bool, limit: int, as_json: bool
+) -> None:
     async def newest(gateway: Gateway) -> list[CallRecord]:
         runs: list[CallRecord] = []
         cursor = None
-        while True:  # asks are passed over
+        while True:
             page = await gateway.tenant(tenant).calls(thread=thread, after=cursor)
-            runs += [call for call in page.calls if call.kind != "ask"]
+            runs += [call for call in page.calls if asks or call.kind != "ask"]
             cursor = page.next
             if cursor is None or len(runs) >= limit:
                 return [await with_reviews(gateway, tenant, run) for run in runs[:limit]]

@@ -274,6 +274,10 @@ class ObjectFiles:
 
     def _make(self, root: Path, below: str) -> None:
         # What is there may be the work of a process that died before it reached the disk.
+        if not root.parent.is_dir():
+            raise StoreError(
+                f"there is no folder {root.parent} for the file store", hint="Make it first."
+            )
         path = root
         for part in ("", *below.split("/")):  # the root itself first
             path = path / part

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from turngate import identity
 from turngate.errors import InvalidValue, RecallMoved
 from turngate.fact_book import FactBook
-from turngate.facts import one_line, refused_because
+from turngate.facts import FACT_CHARS_MAX, one_line, refused_because
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.forgetting import facts_without, first_position
 from turngate.gateway.learning import facts_of
@@ -39,6 +39,12 @@ __all__ = ["Facts"]
 
 T = TypeVar("T")
 
+_REFUSED = {
+    "long": f"has more than {FACT_CHARS_MAX} characters",
+    "empty": "has fewer than two letters or digits",
+    "instruction": "reads like an instruction, a call, mark-up or an address",
+    "tool": "names a tool of the gateway",
+}
 _NO_THREAD = "-"  # a change of facts alone touches none
 _TRIES = 20
 
@@ -191,7 +197,7 @@ def _checked_text(deps: GatewayDeps, text: str, kind: str) -> str:
     reason = refused_because(text, tools=deps.tools)
     if reason is not None:
         raise InvalidValue(
-            f"this is no fact ({reason})",
+            f"this is no fact: it {_REFUSED[reason]}",
             hint="One short statement about the user, which tells the model nothing to do.",
         )
     return text

@@ -97,6 +97,14 @@ def test_runs_are_listed_newest_first(lost: CommandLine) -> None:
     assert shown.stdout.split()[:5] == ["run", "kind", "thread", "begun", "state"]
 
 
+def test_asks_are_listed_where_they_are_asked_for(talked: CommandLine) -> None:
+    """Their ids are what `explain` takes."""
+    assert talked.json("runs", "list")["runs"] == []
+    asks = talked.json("runs", "list", "--asks", "--thread", "first")["runs"]
+    assert [ask["asked"] for ask in asks] == ["three", "two", "one"]
+    assert talked.json("explain", asks[0]["id"])["call"]["id"] == asks[0]["id"]
+
+
 def test_a_run_is_shown_with_its_steps(lost: CommandLine) -> None:
     """A tool that was begun and has no result is told apart from one that ended."""
     parcel = lost.run("runs", "show", run_of(lost, "parcel")).stdout

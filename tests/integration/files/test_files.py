@@ -248,6 +248,14 @@ async def test_a_url_that_names_no_store_is_refused(tmp_path: Path, url: str) ->
             await gateway.tenant("acme").files.put(b"x", name="a")
 
 
+async def test_a_folder_below_none_is_told_as_such(tmp_path: Path) -> None:
+    """Only the last folder of the path is made; that others miss is no damage."""
+    async with gateway_over(tmp_path, files=str(tmp_path / "a/b/c")) as gateway:
+        with pytest.raises(StoreError, match=r"no folder .*/a/b for the file store"):
+            await gateway.tenant("acme").files.put(b"x", name="a")
+    assert not (tmp_path / "a").exists()
+
+
 # ── sweeping ─────────────────────────────────────────────────────────────────────────────────
 
 
