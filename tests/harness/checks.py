@@ -265,7 +265,10 @@ def _ledger(rows: Rows, log: Iterable[dict[str, Any]]) -> Iterator[str]:
         if outcomes["review"] != len(answers):
             yield f"I8: call {call['id']} has {len(answers)} held answers and {dict(outcomes)}"
         blocked = call["state"] == "blocked" and call["by"] != "review"
-        if outcomes["blocked"] != (blocked and call["user_turn"] is not None):
+        # A prompt that is blocked asks no model. Its record has neither it nor a place in the
+        # thread; that of a call which goes on without a prompt has the place.
+        asked = call["user_turn"] is not None or call["position"] > 0
+        if outcomes["blocked"] != (blocked and asked):
             yield f"I8: call {call['id']} is {call['state']} and has {dict(outcomes)}"
         if outcomes["answered"] + passed != (call["state"] == "answered"):
             yield f"I8: call {call['id']} is {call['state']} and has {dict(outcomes)}"
