@@ -35,7 +35,12 @@ class FactBook:
         self._before = {fact.id: fact for fact in sorted(facts, key=_age)}
         self._facts = dict(self._before)
         self._at = at
-        self._keys: dict[str, str] = {}
+        # The ids of facts by what they are looked up by, so that no change walks all of them.
+        self._superseded_by: dict[str, set[str]] = {}
+        self._superseding: dict[str, set[str]] = {}
+        self._by_key: dict[str, list[str]] | None = None  # made at its first use
+        for fact in self._facts.values():
+            self._index(None, fact)
 
     @property
     def changes(self) -> tuple[FactRecord, ...]:
@@ -45,18 +50,15 @@ class FactBook:
     def history(self, fact_id: str) -> tuple[FactRecord, ...]:
         """All that the fact came from and that became of it, oldest first; of each of them it is
         the same."""
-        linked: dict[str, set[str]] = {}
-        for fact in self._facts.values():
-            for other in (fact.supersedes, fact.superseded_by):
-                if other is not None and other in self._facts:
-                    linked.setdefault(fact.id, set()).add(other)
-                    linked.setdefault(other, set()).add(fact.id)
         found: set[str] = set()
         to_visit = [self._fact(fact_id).id]
         while to_visit:
-            here = to_visit.pop()
-            found.add(here)
-            to_visit += linked.get(here, set()) - found
+            here = self._facts[to_visit.pop()]
+            found.add(here.id)
+            linked = [here.supersedes, here.superseded_by]
+            linked += self._superseded_by.get(here.id, ())
+            linked += self._superseding.get(here.id, ())
+            to_visit += [each for each in linked if each in self._facts and each not in found]
         return tuple(sorted((self._facts[each] for each in found), key=_age))
 
     # ── what a helper call found ─────────────────────────────────────────────────────────────
@@ -139,16 +141,19 @@ class FactBook:
 
     def erase_all(self, *, by: str | None) -> int:
         """Leave no text of any; gives how many had one."""
-        return self._erase(self._facts, by)
+        return self._erase(self._facts, by, restore=False)
 
     def erase_history(self, fact_id: str, *, by: str | None) -> int:
         """Leave no text of the fact and its history; gives how many had one."""
-        return self._erase({fact.id for fact in self.history(fact_id)}, by)
+        return self._erase({fact.id for fact in self.history(fact_id)}, by, restore=False)
 
-    def forget_sources(self, matches: Callable[[FactSource], bool], *, by: str | None) -> int:
+    def forget_sources(
+        self, matches: Callable[[FactSource], bool], *, by: str | None, holds: bool = False
+    ) -> int:
         """Erase what comes from these sources alone, and nobody wrote by hand; gives how many.
 
-        All other facts lose these sources.
+        All other facts lose these sources. One that no person said any more is proposed again where
+        it has corrected what one said, or where such facts wait (`holds`) and nobody decided on it.
         """
         alone: set[str] = set()
         for fact in list(self._facts.values()):
@@ -156,10 +161,12 @@ class FactBook:
             if len(kept) == len(fact.sources):
                 continue
             if kept or (fact.author is not None and not fact.derived):
-                self._put(fact, sources=kept)
+                left = self._put(fact, sources=kept)
+                if fact.trusted and not left.trusted and left.state == "active":
+                    self._distrust(left, holds=holds)
             else:
                 alone.add(fact.id)
-        return self._erase(alone, by)
+        return self._erase(alone, by, restore=True)
 
     # ── pieces ───────────────────────────────────────────────────────────────────────────────
 
@@ -179,17 +186,14 @@ class FactBook:
         self, text: str, states: tuple[FactState, ...], *, but: str | None = None
     ) -> FactRecord | None:
         """The fact in one of these states that says `text`, of whatever kind it is."""
-        key = fact_key(text)
-        for fact in self._facts.values():
-            if fact.state in states and fact.id != but and self._key(fact) == key:
-                return fact
+        if self._by_key is None:
+            self._by_key = {}
+            for fact in self._facts.values():
+                self._by_key.setdefault(fact_key(fact.text), []).append(fact.id)
+        for fact_id in self._by_key.get(fact_key(text), ()):
+            if self._facts[fact_id].state in states and fact_id != but:
+                return self._facts[fact_id]
         return None
-
-    def _key(self, fact: FactRecord) -> str:
-        key = self._keys.get(fact.id)
-        if key is None:
-            key = self._keys[fact.id] = fact_key(fact.text)
-        return key
 
     def _standing(self, fact_id: str | None) -> FactRecord | None:
         """The active fact that stands for the one of this id now; None: there is none."""
@@ -202,8 +206,26 @@ class FactBook:
         before = self._before.get(fact.id)
         if before is not None:
             changes |= {"changed_at": self._at, "revision": before.revision + 1}
+        known = self._facts.get(fact.id)
         self._facts[fact.id] = fact = msgspec.structs.replace(fact, **changes)
+        self._index(known, fact)
+        if known is None and self._by_key is not None:
+            self._by_key.setdefault(fact_key(fact.text), []).append(fact.id)
         return fact
+
+    def _index(self, before: FactRecord | None, fact: FactRecord) -> None:
+        for index, link in (
+            (self._superseded_by, "superseded_by"),
+            (self._superseding, "supersedes"),
+        ):
+            old, new = getattr(before, link, None), getattr(fact, link)
+            if old is not None:
+                index[old].discard(fact.id)
+            if new is not None:
+                index.setdefault(new, set()).add(fact.id)
+
+    def _linked(self, index: dict[str, set[str]], fact_id: str) -> list[FactRecord]:
+        return [self._facts[each] for each in sorted(index.get(fact_id, ()))]
 
     def _supersede(self, old: FactRecord, new: FactRecord, **who: Any) -> None:
         self._put(old, state="superseded", was=old.state, superseded_by=new.id, **who)
@@ -216,7 +238,12 @@ class FactBook:
             self._supersede(corrected, fact)
         return self._put(fact, state="active", **who)
 
-    def _erase(self, fact_ids: Container[str], by: str | None) -> int:
+    def _distrust(self, fact: FactRecord, *, holds: bool) -> None:
+        said = any(f.trusted for f in self._linked(self._superseded_by, fact.id))
+        if said or (holds and fact.by is None):
+            self._restore(self._put(fact, state="proposed"))
+
+    def _erase(self, fact_ids: Container[str], by: str | None, *, restore: bool) -> int:
         erased = [
             fact.id
             for fact in reversed(self._facts.values())
@@ -225,12 +252,13 @@ class FactBook:
         for fact_id in erased:
             left: dict[str, Any] = {"text": "", "sources": (), "author": None, "derived": False}
             self._put(self._facts[fact_id], state="forgotten", was=None, by=by, **left)
-            self._restore(self._facts[fact_id])
+            if restore:
+                self._restore(self._facts[fact_id])
         return len(erased)
 
     def _restore(self, gone: FactRecord) -> None:
         """Whatever `gone` superseded is as it was before, or superseded by what stands for it."""
-        for old in [f for f in self._facts.values() if f.superseded_by == gone.id]:
+        for old in self._linked(self._superseded_by, gone.id):
             if old.state != "superseded":
                 continue
             same = self._saying(old.text, _LIVE)
@@ -242,7 +270,7 @@ class FactBook:
 
     def _point(self, gone: str, restored: str) -> None:
         """Let what is proposed in place of a fact that is gone correct the one that is back."""
-        for fact in [f for f in self._facts.values() if f.supersedes == gone]:
+        for fact in self._linked(self._superseding, gone):
             if fact.state == "proposed":
                 self._put(fact, supersedes=restored)
 

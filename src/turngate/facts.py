@@ -35,14 +35,17 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\U00020000-\U0003ffff]+"
 )
+_JOINED = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_UNSEEN = ("Mn", "Mc", "Me", "Cf")  # accents, and characters that only tell how to show others
 _KEPT_SIGNS = "#@%&"
 _STEM_CHARS = 4
 
 
 def fact_words(text: str) -> list[str]:
     """The words of `text` for a search: letters and digits alone, folded, without accents."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    plain = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M"))
+    apart = _JOINED.sub(" ", text)
+    decomposed = unicodedata.normalize("NFKD", apart.casefold())
+    plain = "".join(c for c in decomposed if unicodedata.category(c) not in _UNSEEN)
     words: list[str] = []
     for word in _WORD.findall(unicodedata.normalize("NFC", plain)):
         for run in _UNSPACED.findall(word):
@@ -102,6 +105,7 @@ def words_lacking(words: Sequence[str], text: str) -> list[str]:
 def _alike(word: str, other: str) -> bool:
     if word == other or not (word.isalpha() and other.isalpha()):
         return word == other
+    word, other = (w[:-3] + "y" if w.endswith(("ies", "ied")) else w for w in (word, other))
     kept = max(max(len(word), len(other)) - 2, _STEM_CHARS)
     return min(len(word), len(other)) >= kept and word[:kept] == other[:kept]
 

@@ -486,10 +486,7 @@ class WorkingMemory(Protocol):
         current: Turn | None,
         result_chars: int | None,
     ) -> tuple[Message, ...]:
-        """The messages of a window that was shown before.
-
-        Errors: `InvalidValue` where one of its turns was deleted since.
-        """
+        """The messages of a window that was shown before, but for what was deleted since."""
         ...
 
 

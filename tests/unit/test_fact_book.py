@@ -293,6 +293,36 @@ def test_correction_that_goes_gives_back_what_it_corrected() -> None:
     assert notes.states["a"] == "superseded"
 
 
+@pytest.mark.parametrize(("holds", "left"), [(True, "proposed"), (False, "active")])
+def test_fact_that_no_person_says_any_more_waits_where_such_facts_do(
+    holds: bool, left: str
+) -> None:
+    """Unless a person approved it: then it was not the user's word that let it pass."""
+    said = FactSource(thread="u", turn="1")
+    notes = Notes(fact("a", "Has a cat.", trusted=False, state="proposed"))
+    notes.take_in(fact("b", "Has a cat.", sources=(said,)))
+    assert notes.states == {"a": "active"}
+    assert notes.do("forget_sources", of_thread("u"), by=None, holds=holds) == 0
+    assert (notes.states, notes.facts["a"].trusted) == ({"a": left}, False)
+    notes = Notes(fact("a", "Has a cat.", trusted=False, state="proposed"))
+    notes.do("approve", "a", by="bea")
+    notes.take_in(fact("b", "Has a cat.", sources=(said,)))
+    notes.do("forget_sources", of_thread("u"), by=None, holds=holds)
+    assert notes.states == {"a": "active"}
+
+
+def test_what_no_person_says_any_more_corrects_nothing_that_one_said() -> None:
+    """The corrected fact is true again, and the other one is proposed in its place."""
+    said = FactSource(thread="u", turn="1")
+    notes = Notes(fact("a", "Lives in Oslo.", sources=(FactSource(thread="v", turn="1"),)))
+    notes.take_in(fact("b", "Lives in Rome.", sources=(said,), supersedes="a"))
+    notes.take_in(fact("c", "Lives in Rome.", trusted=False))
+    notes.do("forget_sources", of_thread("u"), by=None)
+    assert notes.states == {"a": "active", "b": "proposed"}
+    notes.do("approve", "b", by="bea")
+    assert notes.states == {"a": "superseded", "b": "active"}
+
+
 def test_trust_is_that_of_what_is_left() -> None:
     """A fact that only a tool's result is left for is untrusted; one by hand never is."""
     both = fact("a", "Lives in Oslo.")
@@ -340,7 +370,7 @@ def test_no_order_of_changes_breaks_the_notes(steps: list[tuple[str, int, str, b
             elif what == "reject":
                 notes.do("reject", one, by="bea")
             elif pick % 3:
-                notes.do("forget_sources", of_turn(f"turn_{one}"), by=None)
+                notes.do("forget_sources", of_turn(f"turn_{one}"), by=None, holds=trusted)
             else:
                 notes.do("erase_history", one, by=None)
         except (InvalidValue, UnknownFact):

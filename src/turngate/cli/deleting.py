@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from turngate.cli.chat import is_interactive
 from turngate.cli.failures import WrongUsage
-from turngate.cli.show import counted, read, read_thread, write
+from turngate.cli.show import counted, read, write
 from turngate.cli.terminal import out_console, print_json, say
-from turngate.gateway import Gateway
+from turngate.gateway import Gateway, Tenant
 
 
 def run_delete(
@@ -23,8 +23,8 @@ def run_delete(
     if (thread is None) == (user is None) or (turn is not None and thread is None):
         raise WrongUsage("name a thread, a thread and its --turn, or a --user")
     if thread is not None:
-        record, _ = read_thread(db, tenant, thread, limit=1)
-        what = f"thread {thread!r} with its {counted(record.length, 'turn')}"
+        turns = read(db, lambda gateway: _length(gateway.tenant(tenant), thread))
+        what = f"thread {thread!r} with its {counted(turns, 'turn')}"
         if turn is not None:
             what = f"turn {turn!r} of thread {thread!r}"
     else:
@@ -48,6 +48,13 @@ def run_delete(
     else:
         say(out_console(), f"{what} is deleted")
     return 0
+
+
+async def _length(tenant: Tenant, thread: str) -> int:
+    """The turns of a thread, which may have calls alone. Errors: `ThreadNotFound`."""
+    if not (await tenant.calls(thread=thread, limit=1)).calls:
+        return (await tenant.thread(thread).record()).length
+    return (await tenant.thread(thread).turns(limit=1)).length
 
 
 def confirmed(question: str, *, yes: bool) -> bool:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -27,11 +26,16 @@ from turngate.errors import (
     StoreError,
     ThreadBusy,
     ThreadMoved,
+    ThreadNotFound,
     TurnNotFound,
 )
 from turngate.gateway.calls import released
 from turngate.gateway.deps import GatewayDeps
+from turngate.gateway.files import result_file_id
 from turngate.gateway.forgetting import facts_without
+from turngate.gateway.journal import keys_of_tools
+from turngate.gateway.receipts import told_text
+from turngate.messages import ToolCall
 from turngate.records import (
     CallRecord,
     Change,
@@ -41,49 +45,58 @@ from turngate.records import (
     Scope,
     Span,
     Step,
+    text_hash,
 )
-from turngate.turns import ToolResultPart, Turn
+from turngate.turns import ToolCallPart, ToolResultPart, Turn
 
 __all__ = ["delete_thread", "delete_turn", "delete_user"]
 
 _TRIES = 20
 _PAGE = 1000
-_FILE_ID = re.compile(r"file_[0-9a-f]{32}")
-
-
-def _nobody(call: CallRecord) -> bool:
-    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What is to go of one thread: all of it, or some turns, and calls with all that they hold."""
+    """What is to go of one thread: all of it, some turns, or what `user` has said in it."""
 
     whole: bool = False
     turns: Collection[str] = ()
-    calls: Callable[[CallRecord], bool] = _nobody
     user: str | None = None
+
+    def of_user(self, call: CallRecord) -> bool:
+        return self.user is not None and call.user == self.user
 
 
 @dataclass(slots=True)
 class _Found:
-    """What holds the words that are to go, collected call by call; `turns` by their positions."""
+    """What holds the words that are to go, collected call by call; `turns` by their positions.
+
+    `gone` are the positions of what was deleted before.
+    """
 
     length: int
+    whole: bool
     turns: dict[int, Turn] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
     calls: list[CallRecord] = field(default_factory=list)
     steps: list[tuple[str, Step]] = field(default_factory=list)
     reviews: list[ReviewRecord] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
     files: dict[str, FileRecord] = field(default_factory=dict)
+    is_there: bool = False  # some call still has words of it
 
     @property
     def turn_ids(self) -> set[str]:
         return {turn.id for turn in self.turns.values()}
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether all of it was deleted before."""
+        return self.turns.keys() <= self.gone and not (self.whole or self.is_there)
+
     def erasure(self, wanted: _Wanted) -> Erasure:
         files, texts = tuple(self.files), tuple(self.texts)
-        if wanted.whole:
+        if self.whole:
             return Erasure(whole=True, files=files, texts=texts)
         return Erasure(
             turns=tuple(map(_tombstone, self.turns.values())),
@@ -118,21 +131,16 @@ async def delete_user(deps: GatewayDeps, scope: Scope, user: str) -> None:
         threads = await _threads_of(deps, scope, user)
         if not threads:
             return
-        for thread, alone in threads.items():
-            if alone:
-                wanted = _Wanted(whole=True)
-            else:
-                wanted = _Wanted(calls=lambda call: call.user == user, user=user)
-            await _erased(deps, scope, thread, wanted)
+        for thread in sorted(threads):
+            await _erased(deps, scope, thread, _Wanted(user=user))
     raise RequestError(
         f"calls of user {user!r} keep coming", hint="Let none begin any more, and delete again."
     )
 
 
-async def _threads_of(deps: GatewayDeps, scope: Scope, user: str) -> dict[str, bool]:
-    """The threads that name the user or have calls of theirs, and whether they are theirs alone."""
+async def _threads_of(deps: GatewayDeps, scope: Scope, user: str) -> set[str]:
+    """The threads that name the user, or have calls of theirs."""
     named: set[str] = set()
-    others: set[str] = set()
     after = None
     while True:
         page = await deps.store.threads(scope, after=after, limit=_PAGE)
@@ -141,21 +149,18 @@ async def _threads_of(deps: GatewayDeps, scope: Scope, user: str) -> dict[str, b
         await asyncio.sleep(0)
         if after is None:
             break
-    async for call in _calls(deps, scope):
-        if call.user == user:
-            named.add(call.thread)
-        elif call.kind in ("ask", "run"):
-            others.add(call.thread)
-    return {thread: thread not in others for thread in sorted(named)}
+    return named | {call.thread async for call in _calls(deps, scope) if call.user == user}
 
 
 async def _erased(deps: GatewayDeps, scope: Scope, thread: str, wanted: _Wanted) -> None:
     """Returns once what is wanted is gone."""
     for left in reversed(range(_TRIES)):
         erasures = await deps.store.erasures(scope, thread)
-        found = await _found(deps, scope, thread, wanted)
-        of = None if wanted.whole else found.turn_ids
         try:
+            found = await _found(deps, scope, thread, wanted)
+            if wanted.turns and found.is_gone:
+                return
+            of = None if found.whole else found.turn_ids
             async with facts_without(deps, scope, thread, of) as (facts, _):
                 change = Change(
                     thread=thread,
@@ -182,68 +187,132 @@ async def _erased(deps: GatewayDeps, scope: Scope, thread: str, wanted: _Wanted)
 
 
 async def _found(deps: GatewayDeps, scope: Scope, thread: str, wanted: _Wanted) -> _Found:
-    """What is to go of the thread. Errors: `TurnNotFound`."""
+    """What is to go of the thread.
+
+    The length is read first: whoever joins the thread after that has the commit refused. Errors:
+    `TurnNotFound`; `ThreadBusy` for a call that has not ended.
+    """
+    length = (await deps.store.load(scope, thread, limit=1)).length
     calls = [call async for call in _calls(deps, scope, thread)]
-    owned = {position for call in calls for position in _positions(call)}
-    of_calls = {p for call in calls if wanted.calls(call) for p in _positions(call)}
-    found = _Found(length=(await deps.store.load(scope, thread, limit=1)).length)
+    for call in calls:
+        if call.state in ("active", "review"):
+            raise ThreadBusy(thread, call_id=call.id, in_review=call.state == "review")
+    found = _Found(length=length, whole=wanted.whole)
+    if wanted.user is not None:
+        found.whole = await _is_alone(deps, scope, thread, wanted.user, calls)
+    await _find_turns(deps, scope, thread, wanted, calls, found)
+    asked = {call.user_turn.id for call in calls if call.user_turn is not None}
+    for missing in set(wanted.turns) - found.turn_ids - asked:
+        raise TurnNotFound(thread, missing)
+    for call in calls:
+        await _collect(deps, scope, found, call, wanted)
+        await asyncio.sleep(0)  # the reads of one call are short, those of a thread are not
+    if found.texts:
+        await _spare_texts(deps, scope, found)
+    return found
+
+
+async def _is_alone(
+    deps: GatewayDeps, scope: Scope, thread: str, user: str, calls: Sequence[CallRecord]
+) -> bool:
+    """Whether the thread is the user's alone: nobody else has called in it, or is named by it."""
+    users: set[str | None] = {call.user for call in calls if call.kind in ("ask", "run")}
+    with contextlib.suppress(ThreadNotFound):
+        named = (await deps.store.thread(scope, thread)).user
+        users |= {named} - {None}
+    return users <= {user}
+
+
+async def _find_turns(
+    deps: GatewayDeps,
+    scope: Scope,
+    thread: str,
+    wanted: _Wanted,
+    calls: Sequence[CallRecord],
+    found: _Found,
+) -> None:
+    """Add the turns that go. The results of a turn's tool calls go with it, whoever added them."""
+    of_calls = {p for call in calls if wanted.of_user(call) for p in _positions(call)}
+    made: dict[str, int] = {}  # where the newest call of an id stands
     for first in range(0, found.length, _PAGE):
         before = min(first + _PAGE, found.length)
         page = await deps.store.load(scope, thread, before=before, limit=before - first)
         for position, turn in enumerate(page.turns, page.first):
-            # Results that a program added belong to the calls before them.
-            if turn.role == "tool" and position not in owned and position - 1 in of_calls:
-                of_calls.add(position)
-            if wanted.whole or position in of_calls or turn.id in wanted.turns:
+            answered = {made.get(p.call_id) for p in turn.parts if isinstance(p, ToolResultPart)}
+            if (
+                found.whole
+                or position in of_calls
+                or turn.id in wanted.turns
+                or not answered.isdisjoint(found.turns)
+            ):
                 found.turns[position] = turn
-    for missing in set(wanted.turns) - found.turn_ids:
-        raise TurnNotFound(thread, missing)
-    for call in calls:
-        everything = wanted.whole or wanted.calls(call)
-        if everything or not found.turns.keys().isdisjoint(_positions(call)):
-            await _collect(deps, scope, found, call, everything=everything)
-            await asyncio.sleep(0)  # the reads of one call are short, those of a thread are not
-    return found
+            if turn.status == "deleted":
+                found.gone.add(position)
+            made |= {p.id: position for p in turn.parts if isinstance(p, ToolCallPart)}
 
 
 async def _collect(
-    deps: GatewayDeps, scope: Scope, found: _Found, call: CallRecord, *, everything: bool
+    deps: GatewayDeps, scope: Scope, found: _Found, call: CallRecord, wanted: _Wanted
 ) -> None:
-    """Add what `call` holds of the turns that go, or `everything` that was said in it."""
-    turns = [found.turns[p] for p in _positions(call) if p in found.turns]
-    ids = {turn.id for turn in turns}
+    """Add what `call` holds of the turns that go, or all that was said in it."""
+    places = list(_positions(call))
+    turns = {p: found.turns[p] for p in places if p in found.turns}
     asked = call.user_turn
-    said = [turn for turn in turns if asked is None or turn.id != asked.id]
-    left = msgspec.structs.replace(call, user=None) if everything else call
+    asks_it = asked is not None and asked.id in wanted.turns
+    everything = found.whole or wanted.of_user(call)
+    if not (everything or turns or asks_it):
+        return
+    everything = everything or (found.turns.keys() | found.gone).issuperset(places)
+    ids = {turn.id for turn in turns.values()} | ({asked.id} if asked and asks_it else set())
+    left = msgspec.structs.replace(call, user=None) if wanted.of_user(call) else call
     if asked is not None and (everything or asked.id in ids):
         left = msgspec.structs.replace(left, user_turn=_tombstone(asked), body_hash=None)
-    if everything or said:
-        left = msgspec.structs.replace(left, text="", note=None)
+    if everything or (places and places[-1] in turns):
+        left = msgspec.structs.replace(left, text="")
+    if everything or any(turn.role == "assistant" for turn in turns.values()):
+        left = msgspec.structs.replace(left, note=None)
         page = await deps.store.reviews(scope, call=call.id, limit=_PAGE)
         found.reviews += map(_without_words, page.reviews)
-        for row in await deps.store.ledger(scope, call.id):
-            told = row.receipt.instructions if row.receipt is not None else None
-            if told is not None and told != call.instructions:  # it has a reviewer's note
-                found.texts.add(told)
+        found.texts |= await _told_texts(deps, scope, call, everything=everything)
     found.calls.append(left)
-    for step in await deps.store.steps(scope, call.id):
+    found.is_there = found.is_there or left != call
+    steps = await deps.store.steps(scope, call.id)
+    for step in steps:
         if step.turn is not None and (everything or step.turn.id in ids):
             left_of_it = msgspec.structs.replace(step, turn=_tombstone(step.turn))
             found.steps.append((call.id, left_of_it))
-            said.append(step.turn)
-    await _collect_files(deps, scope, found, call, said)
+    for key, step in keys_of_tools(call.id, steps):
+        if everything or (step.turn is not None and step.turn.id in ids):
+            with contextlib.suppress(FileNotFound):
+                record = await deps.store.file(scope, result_file_id(key))
+                found.files[record.ref.id] = record
 
 
-async def _collect_files(
-    deps: GatewayDeps, scope: Scope, found: _Found, call: CallRecord, said: Collection[Turn]
-) -> None:
-    """Add the files with whole results of `call`, which the results in `said` name."""
-    contents = [p.content for turn in said for p in turn.parts if isinstance(p, ToolResultPart)]
-    for file_id in {each for content in contents for each in _FILE_ID.findall(content)}:
-        with contextlib.suppress(FileNotFound):
-            record = await deps.store.file(scope, file_id)
-            if record.call == call.id:
-                found.files[file_id] = record
+async def _told_texts(
+    deps: GatewayDeps, scope: Scope, call: CallRecord, *, everything: bool
+) -> set[str]:
+    """The hashes of what the model was told with a reviewer's note; of `everything` the
+    instructions too."""
+    rows = await deps.store.ledger(scope, call.id)
+    told = {row.receipt.instructions for row in rows if row.receipt is not None}
+    if call.note is not None:
+        text = await told_text(deps, scope, call)
+        told.add(text_hash(text) if text else None)
+    told = told | {call.instructions} if everything else told - {call.instructions}
+    return {each for each in told if each is not None}
+
+
+async def _spare_texts(deps: GatewayDeps, scope: Scope, found: _Found) -> None:
+    """Take out the texts that other calls were told too."""
+    erased = {call.id for call in found.calls}
+    async for call in _calls(deps, scope):
+        if call.id in erased or not found.texts:
+            continue
+        found.texts.discard(call.instructions or "")
+        if call.note is not None:
+            found.texts -= await _told_texts(deps, scope, call, everything=False)
+        if not found.texts:
+            return
 
 
 async def _remove_objects(deps: GatewayDeps, scope: Scope, records: Collection[FileRecord]) -> None:
@@ -299,7 +368,7 @@ def _without_words(review: ReviewRecord) -> ReviewRecord:
         review,
         reason="",
         answer=None,
-        tool_call=None if made is None else msgspec.structs.replace(made, arguments=""),
+        tool_call=None if made is None else ToolCall(id=made.id, name=made.name, arguments=""),
         call_hash=None,
         why=None,
         text=None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from datetime import timedelta
@@ -18,14 +19,21 @@ from pathlib import Path
 import msgspec
 
 from turngate import identity
-from turngate.errors import InvalidValue, RequestError, StoreError
+from turngate.errors import FileNotFound, InvalidValue, RequestError, StoreError
 from turngate.gateway.deps import GatewayDeps
 from turngate.media import HEAD_BYTES, OCTETS, checked_media_type, sniffed_type
 from turngate.protocols import FileStore
 from turngate.records import FilePage, FileRecord, Scope, StoredObject, Swept
 from turngate.values import FileRef, storable_text
 
-__all__ = ["SWEPT_AFTER_S", "SWEPT_AFTER_S_MIN", "Files", "swept_files"]
+__all__ = [
+    "SWEPT_AFTER_S",
+    "SWEPT_AFTER_S_MIN",
+    "Files",
+    "keep_result",
+    "result_file_id",
+    "swept_files",
+]
 
 SWEPT_AFTER_S = 86_400.0
 SWEPT_AFTER_S_MIN = 3_600.0
@@ -41,12 +49,10 @@ FileData = bytes | bytearray | memoryview | Path | AsyncIterator[bytes]
 class Files:
     """One tenant's files."""
 
-    def __init__(self, deps: GatewayDeps, scope: Scope, *, call: str | None = None) -> None:
-        """`call` is the one whose results are put."""
+    def __init__(self, deps: GatewayDeps, scope: Scope) -> None:
         self._deps = deps
         self._rows = deps.store
         self._scope = scope
-        self._call = call
 
     async def put(self, data: FileData, *, name: str, media_type: str | None = None) -> FileRef:
         """The pointer to a new file, once its bytes and its row are durable.
@@ -58,6 +64,17 @@ class Files:
         Errors: `InvalidValue` for more than `Settings.file_bytes_max` bytes, a path that can't be
         read, a name or a type that is not well-formed; `StoreError`. No file is there then.
         """
+        return await self._put(data, name, media_type, file_id=identity.new_id("file"))
+
+    async def _put(
+        self,
+        data: FileData,
+        name: str,
+        media_type: str | None,
+        *,
+        file_id: str,
+        call: str | None = None,
+    ) -> FileRef:
         store = self._store
         name, claimed = _checked_name(name), _checked_claim(media_type)
         measured = _Measured(self._deps.settings.file_bytes_max)
@@ -66,7 +83,7 @@ class Files:
         sniffed = sniffed_type(measured.head)
         record = FileRecord(
             ref=FileRef(
-                id=identity.new_id("file"),
+                id=file_id,
                 name=name,
                 media_type=claimed or sniffed or OCTETS,
                 size_bytes=stored.size_bytes,
@@ -74,7 +91,7 @@ class Files:
             ),
             object=stored.name,
             created_at=identity.now(),
-            call=self._call,
+            call=call,
             claimed_type=claimed,
             sniffed_type=sniffed,
         )
@@ -146,6 +163,21 @@ class Files:
         except StoreError:
             return False
         return True
+
+
+async def keep_result(
+    deps: GatewayDeps, scope: Scope, text: str, *, tool: str, call: str, key: str
+) -> FileRef:
+    """A tool's whole result as a file of `call`, in the place of what an earlier try has kept."""
+    files, file_id = Files(deps, scope), result_file_id(key)
+    with contextlib.suppress(FileNotFound):
+        await files.delete(file_id)
+    return await files._put(text.encode(), f"{tool}.txt", "text/plain", file_id=file_id, call=call)
+
+
+def result_file_id(key: str) -> str:
+    """The id of the file with the whole result of the tool call of this key, if there is one."""
+    return f"file_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
 async def swept_files(deps: GatewayDeps, *, older_than_s: float) -> Swept:

@@ -34,6 +34,7 @@ async def facts_without(
     def matches(source: FactSource) -> bool:
         return source.thread == thread and (turns is None or source.turn in turns)
 
+    holds = deps.remember is not None and deps.remember.approve != "none"
     users: set[str] = set()
     after = None
     while True:
@@ -48,7 +49,7 @@ async def facts_without(
         for user in sorted(users):  # in this order, so that no two wait for each other
             await locks.enter_async_context(deps.fact_lock(scope, user))
             book = FactBook(await facts_of(deps, scope, user), at=identity.now())
-            erased += book.forget_sources(matches, by=by)
+            erased += book.forget_sources(matches, by=by, holds=holds)
             changed += book.changes
         yield tuple(changed), erased
 

@@ -30,7 +30,7 @@ from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.journal import ledger_row
 from turngate.gateway.settle import storable_result
 from turngate.messages import SystemMessage, UserMessage
-from turngate.records import CallRecord, Change, Scope
+from turngate.records import CallRecord, CallState, Change, Scope
 from turngate.results import ModelResult
 
 __all__ = ["BadAnswer", "Helper", "ask_helper", "helper_record"]
@@ -75,12 +75,14 @@ async def ask_helper(
     question: str,
     take: Take,
     *,
+    erasures: int,
     output: OutputSchema | None = None,
 ) -> bool:
     """Whether the helper's answer was taken: the change that `take` makes of its text is durable.
 
     `take` reads what it needs, raises `BadAnswer` for what is none, and is called again where
-    another writer was first. Errors: `StoreError`. A cancelled call has its row too.
+    another writer was first. Where the thread has had other `erasures` since, nothing is taken, and
+    the record names no user. Errors: `StoreError`. A cancelled call has its row too.
     """
     assert deps.remember is not None
     options = deps.remember.options
@@ -91,17 +93,17 @@ async def ask_helper(
         output=output,
     )
     result: ModelResult | None = None
+    unchanged = Change(thread=call.thread, at=identity.now(), erasures=erasures)
     try:
         result = storable_result(await (deps.helper or deps.llm).complete(request))
-        reason = _unfit(result) or await _taken(deps, scope, call, result, take)
+        reason = _unfit(result) or await _taken(deps, scope, call, result, take, erasures)
         if reason is None:
             return True
     except asyncio.CancelledError:
-        await _keep(deps, scope, call, result, state="incomplete", reason="gateway_closed")
+        await _keep(deps, scope, unchanged, call, result, "incomplete", "gateway_closed")
         raise
     except ThreadMoved as moved:  # what it was shown was deleted: nothing comes of it
         reason = moved.code
-        call = msgspec.structs.replace(call, user=None)
     except BadAnswer as bad:
         reason = bad.reason
     except ProviderError as error:
@@ -113,7 +115,7 @@ async def ask_helper(
         raise
     except Exception:  # a provider's own bug: the notes stay as they were, and no caller meets it
         reason = "error"
-    await _keep(deps, scope, call, result, state="failed", reason=reason)
+    await _keep(deps, scope, unchanged, call, result, "failed", reason)
     return False
 
 
@@ -131,12 +133,17 @@ def _unfit(result: ModelResult) -> str | None:
 
 
 async def _taken(
-    deps: GatewayDeps, scope: Scope, call: CallRecord, result: ModelResult, take: Take
+    deps: GatewayDeps,
+    scope: Scope,
+    call: CallRecord,
+    result: ModelResult,
+    take: Take,
+    erasures: int,
 ) -> str | None:
     """None once what `take` makes of the answer is durable; else why it is not."""
     async with deps.fact_lock(scope, call.user):
         for _ in range(_TAKE_TRIES):
-            change = await take(result.text)
+            change = msgspec.structs.replace(await take(result.text), erasures=erasures)
             with contextlib.suppress(RecallMoved):
                 await deps.store.commit(scope, _with_call(change, call, result, state="answered"))
                 return None
@@ -144,12 +151,24 @@ async def _taken(
 
 
 async def _keep(
-    deps: GatewayDeps, scope: Scope, call: CallRecord, result: ModelResult | None, **end: str
+    deps: GatewayDeps,
+    scope: Scope,
+    unchanged: Change,
+    call: CallRecord,
+    result: ModelResult | None,
+    state: CallState,
+    reason: str,
 ) -> None:
     """Store the call and its row alone; one that is cancelled as it commits may be there."""
-    change = _with_call(Change(thread=call.thread, at=identity.now()), call, result, **end)
+    change = _with_call(unchanged, call, result, state=state, reason=reason)
     with contextlib.suppress(RequestError):
-        await deps.store.commit(scope, change)
+        try:
+            await deps.store.commit(scope, change)
+        except ThreadMoved as moved:
+            nameless = msgspec.structs.replace(call, user=None)
+            change = msgspec.structs.replace(unchanged, erasures=None)
+            change = _with_call(change, nameless, result, state=state, reason=moved.code)
+            await deps.store.commit(scope, change)
 
 
 def _with_call(
@@ -157,7 +176,7 @@ def _with_call(
     call: CallRecord,
     result: ModelResult | None,
     *,
-    state: str,
+    state: CallState,
     reason: str | None = None,
 ) -> Change:
     """`change` with the ended call and its ledger row. What was said is in neither."""

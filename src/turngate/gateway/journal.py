@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from turngate import identity
@@ -33,7 +33,22 @@ from turngate.results import ModelResult
 from turngate.turns import ToolCallPart, Turn
 from turngate.values import Usage
 
-__all__ = ["Journal", "guard_of", "ledger_row"]
+__all__ = ["Journal", "guard_of", "keys_of_tools", "ledger_row", "tool_key"]
+
+
+def tool_key(call: str, rounds: int, place: int) -> str:
+    """The key of a tool call: that at `place` in the last of `rounds` model steps."""
+    return f"{call}-{rounds}-{place}"
+
+
+def keys_of_tools(call: str, steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
+    """The key of each tool call that was begun, with the step that says so or has its result."""
+    rounds = 0
+    for step in steps:
+        if step.kind == "model":
+            rounds += 1
+        elif step.place is not None:
+            yield tool_key(call, rounds, step.place), step
 
 
 class Journal:

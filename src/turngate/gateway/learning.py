@@ -193,6 +193,9 @@ async def _learn_from(
 
     async def take(answer: str) -> Change:
         now = identity.now()
+        for each in known:  # what the helper was shown may have been forgotten since
+            if (await deps.store.fact(scope, each.id)).text != each.text:
+                raise BadAnswer("recall_moved")
         found = [
             fact
             for told in _decoded(answer)
@@ -201,11 +204,12 @@ async def _learn_from(
         book = FactBook(await facts_of(deps, scope, user) if found else (), at=now)
         for new in found:
             book.take_in(new)
-        facts = book.changes
-        return Change(thread=thread, at=now, facts=facts, learnt=learnt, erasures=erasures)
+        return Change(thread=thread, at=now, facts=book.changes, learnt=learnt)
 
     question = _question(said, shown)
-    return await ask_helper(deps, scope, call, _INSTRUCTIONS, question, take, output=_SCHEMA)
+    return await ask_helper(
+        deps, scope, call, _INSTRUCTIONS, question, take, erasures=erasures, output=_SCHEMA
+    )
 
 
 async def facts_of(deps: GatewayDeps, scope: Scope, user: str) -> list[FactRecord]:

@@ -22,7 +22,7 @@ from turngate.completion import ChatRequest
 from turngate.errors import InvalidValue, PolicyStopped, PromptBlocked, ProviderError
 from turngate.gateway.calls import NewCall, begin_blocked, prepared_and_begun
 from turngate.gateway.deps import GatewayDeps
-from turngate.gateway.files import Files
+from turngate.gateway.files import keep_result
 from turngate.gateway.held import (
     Hold,
     approved_call,
@@ -34,7 +34,7 @@ from turngate.gateway.held import (
     settle_review_pause,
     with_own_ids,
 )
-from turngate.gateway.journal import Journal
+from turngate.gateway.journal import Journal, tool_key
 from turngate.gateway.judging import Judged, judged_step, without_words
 from turngate.gateway.live import LiveCall
 from turngate.gateway.outcomes import Outcome
@@ -456,17 +456,19 @@ def _call_to_run(
 async def _tool_call(run: Run, place: int, made: ToolCall, call: ToolCall) -> None:
     """Run `call`, which a reviewer may have given other arguments, and journal its result."""
     run.live.tool_started(call)
+    key = tool_key(run.call.id, run.journal.rounds, place)
     context = ToolContext(
         tenant=run.scope.tenant,
         thread=run.call.thread,
         call_id=run.call.id,
-        key=f"{run.call.id}-{run.journal.rounds}-{place}",
+        key=key,
         user=run.call.user,
     )
-    files = Files(run.deps, run.scope, call=run.call.id)
 
     async def keep(text: str) -> FileRef:
-        return await files.put(text.encode(), name=f"{call.name}.txt", media_type="text/plain")
+        return await keep_result(
+            run.deps, run.scope, text, tool=call.name, call=run.call.id, key=key
+        )
 
     result = await run_tool(run.tools, call, context, keep=keep)
     if call.arguments != made.arguments:

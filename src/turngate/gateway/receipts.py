@@ -169,6 +169,8 @@ async def request_again(
     if receipt is None:
         raise InvalidValue(f"model call {row.id!r} has no receipt: it died before its end")
     current = call.user_turn
+    if current is not None and current.status == "deleted":
+        raise InvalidValue(f"the request of {row.id!r} can't be made again: its prompt was deleted")
     messages = await deps.memory.shown_again(
         scope,
         call.thread,

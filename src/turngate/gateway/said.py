@@ -3,11 +3,13 @@ comes from."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from turngate.facts import fact_key, fact_words, share_of, words_lacking
 from turngate.gateway.deps import GatewayDeps
+from turngate.gateway.manner import JOINING, VERBS
 from turngate.records import FactRecord, FactSource, Scope, Span
 from turngate.transcript import to_transcript
 from turngate.turns import TextPart, ToolCallPart, ToolResultPart, Turn
@@ -16,16 +18,12 @@ __all__ = ["Part", "Said", "next_part", "origin_of", "said_in", "users_of", "who
 
 _TEXT_CHARS_MAX = 2_000
 _OWN_CHARS_MAX = 20_000
+_WRITTEN = re.compile(r"[^\W_]+")
+_INITIALS = re.compile(r"\b[A-Z]{2}\b")
 _CALL_PAGES_MAX = 20
-# In a fact's own manner of speaking: the assistant's question may have them, and the user none.
-_NO_WORDS = frozenset(
-    (
-        *("the", "user", "has", "had", "are", "was", "were", "named", "called", "name"),
-        *("lives", "lived", "likes", "liked", "loves", "enjoys", "prefers", "wants", "plans"),
-        *("owns", "works", "worked", "uses", "used", "speaks"),
-    )
-)
-_SHARE_MIN = 0.25  # of a fact's words stand in what it comes from
+# Which part of a fact's telling words its source has at least: a user's turn, a tool's result.
+_SHARE_SAID = 0.5
+_SHARE_GIVEN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,12 @@ async def users_of(
         after = page.next
         if after is None or len(users) == len(turns):
             break
+    made: dict[str, int] = {}  # where the newest tool call of an id stands
     for position, turn in enumerate(turns, first):
-        if position not in users:  # results that a program added belong to the calls before them
-            users[position] = users.get(position - 1) if turn.role == "tool" else None
+        if position not in users:  # results that a program added belong to the calls that made them
+            answered = [made[part.call_id] for part in _results(turn) if part.call_id in made]
+            users[position] = users.get(answered[0]) if answered else None
+        made |= {part.id: position for part in turn.parts if isinstance(part, ToolCallPart)}
     return users
 
 
@@ -146,38 +147,75 @@ def _model_words(turn: Turn) -> str:
 def origin_of(
     text: str, said: Sequence[Said], number: int, known: Sequence[FactRecord]
 ) -> Said | None:
-    """What a fact comes from: the turn of that number, unless a tool's result has words of it that
-    the user never said.
+    """What a fact comes from: the turn of that number, if its user said it in so many words; else,
+    where tools gave something too, the result that fits it best.
 
-    None where the turn is no source or has too few of the fact's words, and where the assistant or
-    a note has words of it that are in no source: repeating them makes nothing of them.
+    None where the turn is no source, or has too few of the fact's words, and where what the source
+    lacks was told by the assistant, by a note, or in another turn: a repeat makes nothing of what
+    was repeated, and what takes words from two places would outlive the deletion of one.
     """
     if not 1 <= number <= len(said) or not said[number - 1].sources:
         return None
-    words = _telling(fact_words(text))
-    # What the user said before this part is in the notes; the same note again is no source of it.
-    key = fact_key(text)
-    noted = [f.text for f in known if f.trusted and fact_key(f.text) != key]
-    spoken = "\n".join([*noted, *(one.own for one in said if one.trusted)])
-    origin, lacking = said[number - 1], words_lacking(words, spoken)
-    if origin.trusted:
-        results = [one for one in said if one.sources and not one.trusted]
-        giving = [one for one in results if len(words_lacking(lacking, one.own)) < len(lacking)]
-        origin = max(giving, key=lambda one: share_of(words, one.own), default=origin)
-    if not origin.trusted:
-        lacking = words_lacking(lacking, origin.own)
+    origin = said[number - 1]
+    telling = _telling(text)
+    results = [one for one in said if one.sources and not one.trusted]
+    if origin.trusted and results and not _is_said(text, telling, origin, results):
+        origin = max(results, key=lambda one: share_of(telling, one.own))
     # By a tool's repeat a note gains no trust, so there it may share the helper's way of speaking.
-    others = [one.others for one in said]
-    others += [
-        f.text for f in known if f.text not in noted and (origin.trusted or fact_key(f.text) != key)
-    ]
-    if len(words_lacking(lacking, "\n".join(others))) < len(lacking):
+    key = fact_key(text)
+    notes = [f.text for f in known if origin.trusted or fact_key(f.text) != key]
+    others = [*notes, *(one.own for one in said if one is not origin)]
+    lacking = words_lacking(telling, origin.own)
+    assistant = "\n".join(one.others for one in said)
+    if len(words_lacking(lacking, assistant)) < len(lacking):
         return None
-    return origin if share_of(words, origin.own) >= _SHARE_MIN else None
+    if any(_tells(other, lacking, text) for other in others):
+        return None
+    least = _SHARE_SAID if origin.trusted else _SHARE_GIVEN
+    return origin if share_of(telling, origin.own) >= least else None
 
 
-def _telling(words: Sequence[str]) -> Sequence[str]:
-    """Those of `words` that say what a fact is about: short ones are in every text."""
-    telling = [w for w in words if w not in _NO_WORDS and (len(w) > 2 or not w.isalpha())]
-    telling += [word for word in words if not word.isascii() and word not in telling]
+def _is_said(text: str, telling: Sequence[str], said: Said, results: Sequence[Said]) -> bool:
+    """Whether a user's turn has all that the fact tells, and no result gives another verb."""
+    if words_lacking(telling, said.own):
+        return False
+    manner = [word for word in fact_words(text) if word in VERBS]
+    lacking = words_lacking(manner, said.own)
+    given = "\n".join(one.own for one in results)
+    return len(words_lacking(lacking, given)) == len(lacking)
+
+
+def _tells(other: str, lacking: Sequence[str], text: str) -> bool:
+    """Whether `other` told what the fact `text` has of it: a name, a number, or most of it.
+
+    A verb that both have is in many facts, and is nobody's.
+    """
+    missing = words_lacking(lacking, other)
+    shared = [word for word in lacking if word not in missing]
+    if not (_names(text) | _names(other)).isdisjoint(shared):
+        return True
+    telling = _telling(other)
+    return 2 * len(words_lacking(telling, " ".join(shared))) < len(telling)
+
+
+def _names(text: str) -> set[str]:
+    """The words of `text` with a capital, but for the one at its beginning, or with a digit."""
+    written = enumerate(_WRITTEN.findall(text))
+    names = [w for i, w in written if (i and w[0].isupper()) or any(c.isdigit() for c in w)]
+    return {word for name in names for word in fact_words(name)}
+
+
+def _telling(text: str) -> Sequence[str]:
+    """The words that say what a fact is about; short ones are in every text, but for initials."""
+    initials = {word.casefold() for word in _INITIALS.findall(text)}
+    words = fact_words(text)
+    telling = [
+        word
+        for word in words
+        if word not in JOINING
+        and word not in VERBS
+        and (len(word) > 2 or not word.isalpha() or word in initials)
+    ]
+    told = {*JOINING, *VERBS, *telling}
+    telling += [word for word in words if not word.isascii() and word not in told]
     return telling or words

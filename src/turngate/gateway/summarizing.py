@@ -74,16 +74,14 @@ async def _step(deps: GatewayDeps, scope: Scope, thread: str) -> bool:
             call=call.id,
             created_at=identity.now(),
         )
-        at = summary.created_at
-        return Change(thread=thread, at=at, summary=summary, erasures=erasures)
+        return Change(thread=thread, at=summary.created_at, summary=summary)
 
     told = {
         "summary_so_far": newest.text if newest is not None else "",
         "transcript": to_transcript(turns, chars_max=_TRANSCRIPT_CHARS_MAX),
     }
-    return await ask_helper(
-        deps, scope, call, _INSTRUCTIONS, json.dumps(told, ensure_ascii=False), take
-    )
+    question = json.dumps(told, ensure_ascii=False)
+    return await ask_helper(deps, scope, call, _INSTRUCTIONS, question, take, erasures=erasures)
 
 
 def _whole_exchanges(turns: Sequence[Turn], count: int) -> Sequence[Turn]:

@@ -248,7 +248,8 @@ def _erase(db: sqlite3.Connection, rows: ChangeRows, erase: ErasureRows) -> None
         left = [db.execute(sql.SOURCE_OF_TURN_LEFT, (*key, id)).fetchone() for id, _ in erase.turns]
     if any(left):
         raise RecallMoved(f"what is remembered of thread {rows.thread!r}")
-    db.executemany(sql.ERASE_TEXT, [(rows.tenant, text) for text in erase.texts])
+    texts = [(rows.tenant, text, rows.tenant, f"%{text}%") for text in erase.texts]
+    db.executemany(sql.ERASE_TEXT, texts)
     db.executemany(sql.REMOVE_FILE, [(rows.tenant, file) for file in erase.files])
     if erase.whole:
         for statement in sql.ERASE_THREAD.values():

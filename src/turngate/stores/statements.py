@@ -483,7 +483,14 @@ ERASE_TURN = "UPDATE turns SET body = ? WHERE tenant = ? AND thread = ? AND id =
 ERASE_STEP = "UPDATE steps SET body = ? WHERE tenant = ? AND call = ? AND number = ?"
 ERASE_REVIEW = "UPDATE reviews SET body = ? WHERE tenant = ? AND thread = ? AND id = ?"
 ERASE_EVENTS = "DELETE FROM events WHERE tenant = ? AND call = ?"
-ERASE_TEXT = "DELETE FROM texts WHERE tenant = ? AND hash = ?"
+# What a call that has not ended was told stays. Parameters: tenant, hash, tenant, the hash within
+# signs that stand for any text.
+ERASE_TEXT = """
+DELETE FROM texts WHERE tenant = ? AND hash = ? AND NOT EXISTS (
+    SELECT 1 FROM calls c
+    WHERE c.tenant = ? AND c.state IN ('active', 'review') AND c.body LIKE ?
+)
+"""
 ERASE_USER = 'UPDATE threads SET "user" = NULL WHERE tenant = ? AND id = ? AND "user" = ?'
 
 # Parameters: body, tenant, thread, id.

@@ -46,6 +46,17 @@ def test_turn_thread_and_user_are_deleted(cli: CommandLine) -> None:
     assert threads(cli) == []
 
 
+def test_thread_of_failed_calls_alone_is_deleted(cli: CommandLine) -> None:
+    """It is in no list, and what was asked is in the file all the same."""
+    cli.environment["TURNGATE_URL"] = "http://127.0.0.1:9/v1"
+    assert cli.run("chat", "--thread", "down", "--model", "m", typed="MAGPIE\n").returncode != 0
+    assert (
+        cli.run("delete", "down", "--yes").stdout == "thread 'down' with its 0 turns is deleted\n"
+    )
+    ended = cli.run("delete", "down", "--yes")
+    assert ended.returncode == 1
+
+
 def test_a_person_is_asked_first(cli: CommandLine) -> None:
     """On a terminal; anything but a yes deletes nothing."""
     for typed, left in (("n", ["own", "t"]), ("", ["own", "t"]), ("y", ["t"])):

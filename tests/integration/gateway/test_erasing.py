@@ -24,6 +24,7 @@ from turngate.context.windows import RecentWindow
 from turngate.errors import (
     InvalidValue,
     KeyReused,
+    StoreError,
     ThreadBusy,
     ThreadNotFound,
     TurnNotFound,
@@ -188,6 +189,161 @@ async def test_turn_that_is_not_there(opened: Opener) -> None:
         assert (await tenant.thread("t").turns()).turns == once
 
 
+async def test_deleting_again_changes_nothing(opened: Opener) -> None:
+    """No summary is written anew for it, and nobody is turned away."""
+    async with opened(["ok"], **remembering(), window=RecentWindow(turns=2)) as (gateway, _):
+        for text in ("one", "two", "three"):
+            await say(gateway, text)
+        thread = gateway.tenant("acme").thread("t", user="ann")
+        (one, *_) = await turn_ids(gateway, "user")
+        await thread.delete_turn(one)
+        await say(gateway, "four")
+        before = (await thread.record(), await thread.summary())
+        assert before[1] is not None
+        await thread.delete_turn(one)
+        assert (await thread.record(), await thread.summary()) == before
+        assert await gateway.deps.store.erasures(Scope("acme"), "t") == 1
+
+
+async def test_prompt_of_a_failed_call_can_be_deleted(opened: Opener, tmp_path: Path) -> None:
+    """It is in no thread, and is named by the call's record."""
+    async with opened([RuntimeError("down")], answer("ok")) as (gateway, _):
+        thread = gateway.tenant("acme").thread("t")
+        with pytest.raises(RuntimeError):
+            await thread.ask("Is it a MAGPIE?")
+        (failed,) = (await gateway.tenant("acme").calls()).calls
+        assert failed.user_turn is not None
+        await thread.delete_turn(failed.user_turn.id)
+        assert "MAGPIE" not in words_in(tmp_path / "turngate.db")
+        assert (await gateway.tenant("acme").call(failed.id).record()).state == "failed"
+
+
+async def test_rejected_answer_goes_with_the_last_turn_of_its_call(
+    opened: Opener, tmp_path: Path
+) -> None:
+    """What never came to stand in the thread is deleted with what did."""
+    async with opened(answer("A NIGHTJAR"), reviews=[HELD]) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        await tenant.thread("t").ask("Which?")
+        (held,) = (await tenant.reviews.list(state="open")).reviews
+        await tenant.reviews.reject(held.id, by="bea", why="No NIGHTJAR.")
+        (asked,) = await turn_ids(gateway, "user")
+        await tenant.thread("t").delete_turn(asked)
+        assert "NIGHTJAR" not in words_in(tmp_path / "turngate.db")
+
+
+async def test_result_goes_with_its_call_and_leaves_the_answer(opened: Opener) -> None:
+    """The results of a deleted turn's calls are deleted with it; of a result's call the answer
+    stays."""
+    script = [calls(("look_up", "{}")), answer("An OWL.")] * 2
+
+    @tool(effect="safe")
+    def look_up() -> str:
+        """Looks."""
+        return "OWL"
+
+    async with opened(*script, tools=[look_up]) as (gateway, provider):
+        thread = gateway.tenant("acme").thread("t", user="ann")
+        first = (await thread.run("Which?", tools=["look_up"])).expect()
+        (await thread.run("And now?", tools=["look_up"])).expect()
+        results = await turn_ids(gateway, "tool")
+        await thread.delete_turn(results[0])
+        assert (
+            await gateway.tenant("acme").call(first.call_id).outcome()
+        ).expect().text == "An OWL."
+        made = (await thread.turns()).turns[5]
+        assert made.parts[0].type == "tool_call"
+        await thread.delete_turn(made.id)
+        statuses = [turn.status for turn in (await thread.turns()).turns]
+        assert [n for n, status in enumerate(statuses) if status == "deleted"] == [2, 5, 6]
+        (await thread.ask("So?")).expect()
+        shown = [type(message).__name__ for message in provider.requests[-1].messages]
+        assert shown.count("ToolMessage") == 1  # of the first call, whose result is unknown now
+
+
+async def test_later_calls_can_be_made_again(opened: Opener) -> None:
+    """What was deleted before they were asked was not shown to them."""
+    async with opened(["ok"]) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        for text in ("one", "two", "three"):
+            await say(gateway, text)
+        (_, two, _) = await turn_ids(gateway, "user")
+        await tenant.thread("t").delete_turn(two)
+        last = (await tenant.thread("t", user="ann").ask("four")).expect()
+        (row,) = await tenant.call(last.call_id).model_calls()
+        assert "one" in str(await tenant.call(last.call_id).request(row))
+        (third, second) = (await tenant.calls()).calls[1:3]
+        for call, told in ((third, "as it was"), (second, "prompt was deleted")):
+            (row,) = await tenant.call(call.id).model_calls()
+            with pytest.raises(InvalidValue, match=told):
+                await tenant.call(call.id).request(row)
+
+
+async def test_texts_go_unless_another_call_was_told_them(opened: Opener, tmp_path: Path) -> None:
+    """A call's own instructions and a reviewer's note, told or not yet."""
+    path = tmp_path / "turngate.db"
+    script = [answer("no"), answer("yes")]
+    async with opened(*script * 2, answer("no"), reviews=[HELD]) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        kept = ""
+        for name in ("t", "u"):
+            await tenant.thread(name).ask("Which?", instructions="About PLOVERS.")
+            (held,) = (await tenant.reviews.list(state="open")).reviews
+            await tenant.reviews.retry(held.id, by="bea", note="Not that RAVEN.")
+            await tenant.call(held.call).outcome()
+            (again,) = (await tenant.reviews.list(state="open")).reviews
+            await tenant.reviews.approve(again.id, by="bea")
+            kept = held.call
+        await tenant.thread("t").delete()
+        for row in await tenant.call(kept).model_calls():
+            assert "PLOVERS" in str(await tenant.call(kept).request(row))
+        await tenant.thread("v").ask("Which?", instructions="About SNIPES.")
+        (held,) = (await tenant.reviews.list(state="open")).reviews
+        await tenant.reviews.retry(held.id, by="bea", note="Not that TERN.", resume=False)
+        await tenant.call(held.call).cancel()
+        for name in ("u", "v"):
+            await tenant.thread(name).delete()
+        left = words_in(path)
+        assert not [bird for bird in ("PLOVERS", "RAVEN", "SNIPES", "TERN") if bird in left]
+
+
+async def test_kept_file_goes_though_its_result_was_never_written(
+    opened: Opener, tmp_path: Path
+) -> None:
+    """It is found by its tool call; one that a result only names stays."""
+
+    @tool(effect="safe", output_chars_max=100)
+    def birds() -> str:
+        """All birds."""
+        return told or MANY
+
+    told = ""
+    script = [calls(("birds", "{}")), answer("ok")] * 3
+    async with opened(*script, tools=[birds], files=tmp_path / "files") as (gateway, _):
+        tenant = gateway.tenant("acme")
+        (await tenant.thread("t").run("Which?", tools=["birds"])).expect()
+        (kept,) = (await tenant.files.list()).files
+        told = f"[the whole result is file {kept.ref.id}]"
+        (await tenant.thread("u").run("Which?", tools=["birds"])).expect()
+        await tenant.thread("u").delete()
+        assert [each.ref.id for each in (await tenant.files.list()).files] == [kept.ref.id]
+        told = ""
+        commit, failing = gateway.deps.store.commit, True
+
+        async def once(scope: Scope, change: Any) -> int:
+            if failing and any(step.kind == "tool_result" for step in change.steps):
+                raise StoreError("no room")
+            return await commit(scope, change)
+
+        gateway.deps.store.commit = once  # type: ignore[method-assign]
+        with pytest.raises(StoreError):
+            await tenant.thread("v").run("Which?", tools=["birds"])
+        failing = False
+        assert len((await tenant.files.list()).files) == 2
+        await tenant.thread("v").delete()
+        assert [each.ref.id for each in (await tenant.files.list()).files] == [kept.ref.id]
+
+
 # ── a thread ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -275,6 +431,61 @@ async def test_deleted_user_is_nowhere_and_others_stay(opened: Opener, tmp_path:
             await tenant.delete_user("")
 
 
+async def test_who_joins_a_thread_meanwhile_keeps_it(opened: Opener) -> None:
+    """Whether a thread is the user's alone is judged with what is deleted, not before."""
+    async with opened(["ok"]) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        for number in range(20):
+            await say(gateway, "mine", thread=f"t{number:02}")
+        commit, joined = gateway.deps.store.commit, asyncio.Event()
+
+        async def seen(scope: Scope, change: Any) -> int:
+            length = await commit(scope, change)
+            if change.erase is not None:
+                joined.set()
+            return length
+
+        gateway.deps.store.commit = seen  # type: ignore[method-assign]
+        deleting = asyncio.create_task(tenant.delete_user("ann"))
+        await joined.wait()
+        await tenant.thread("t19", user="bob").ask("BITTERN")
+        await deleting
+        (left,) = (await tenant.threads()).threads
+        turns = (await tenant.thread(left.id).turns()).turns
+        assert [turn.status for turn in turns] in (
+            ["deleted"] * 2 + ["complete"] * 2,
+            ["complete"] * 2,
+        )
+
+
+async def test_thread_that_names_another_user_is_not_the_users_alone(opened: Opener) -> None:
+    """Bob gave it its title, and Ann alone has asked in it."""
+    async with opened(["ok"]) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        await say(gateway, "hello")
+        await tenant.thread("t", user="bob").create(title="Mine")
+        await tenant.delete_user("ann")
+        (left,) = (await tenant.threads()).threads
+        assert (left.title, left.user, left.length) == ("Mine", "bob", 2)
+
+
+async def test_results_belong_to_the_user_whose_call_they_answer(opened: Opener) -> None:
+    """Also where another user has spoken in between."""
+    for gone, left in (("ann", "dd--d"), ("bob", "--dd-")):
+        script = [calls(("look_up", "{}")), answer("ok")]
+        async with opened(*script) as (gateway, _):
+            tenant = gateway.tenant("acme")
+            thread = tenant.thread(gone, user="ann")
+            await thread.ask("Which?", tools=[ToolSpec(name="look_up")])
+            (call,) = (await thread.turns()).turns[-1].parts
+            assert call.type == "tool_call"
+            await say(gateway, "hello", thread=gone, user="bob")
+            await thread.add_results([ToolResultPart(call_id=call.id, content="QUAIL")])
+            await tenant.delete_user(gone)
+            marks = {"deleted": "d", "complete": "-"}
+            assert "".join(marks[t.status] for t in (await thread.turns()).turns) == left
+
+
 # ── what is under way ────────────────────────────────────────────────────────────────────────
 
 
@@ -305,6 +516,10 @@ async def test_call_that_has_not_ended_stands_in_the_way(opened: Opener, tmp_pat
         with pytest.raises(ThreadBusy) as busy:
             await thread.delete()
         assert busy.value.in_review
+        for deleting in (lambda: thread.delete_turn(one.id), lambda: tenant.delete_user("ann")):
+            with pytest.raises(ThreadBusy) as busy:
+                await deleting()
+            assert busy.value.in_review
         await tenant.call(busy.value.call_id).cancel()
         await thread.delete()
     assert "VULTURE" not in words_in(path)
@@ -322,7 +537,8 @@ async def test_claim_of_a_dead_process_is_settled_first(tmp_path: Path) -> None:
         await pause.reached.wait()
         (active,) = (await gateway.tenant("acme").calls()).calls
         gateway.deps.live.discard(active.id)  # as if its process were gone
-        await thread.delete()
+        await gateway.tenant("acme").thread("t", user="bob").create()
+        await gateway.tenant("acme").delete_user("ann")
         assert "XENOPS" not in words_in(path)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
@@ -378,6 +594,50 @@ async def test_nothing_comes_of_what_a_helper_was_shown_before(
             assert "YELLOWHAMMER" not in words_in(tmp_path / "turngate.db")
         if what == "thread":
             assert await gateway.deps.store.learnt(Scope("acme"), "t") is None
+
+
+async def test_helper_of_another_thread_writes_nothing_that_was_forgotten(
+    opened: Opener, tmp_path: Path
+) -> None:
+    """It was shown a note that is gone when it answers; the next one is not."""
+
+    def facts(told: Told) -> list[Told]:
+        known = "".join(entry["text"].removeprefix("Spoke of ") for entry in told["known_facts"])
+        return (
+            [fact(1, f"Spoke of CUCKOO and {known}"), *learning(told)] if known else learning(told)
+        )
+
+    helper = Slow(facts=facts)
+    remember = Remember(helper=helper, summary=False)
+    async with opened(["ok"], remember=remember) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        helper.may.set()
+        await say(gateway, "I like ALBATROSS")
+        helper.may.clear()
+        helper.asked.clear()
+        (await tenant.thread("u", user="ann").ask("I like CUCKOO and ALBATROSS too")).expect()
+        await asyncio.wait_for(helper.asked.wait(), 5)
+        await tenant.thread("t").delete()
+        helper.may.set()
+        await gateway.remembered()
+        assert await texts_in(gateway) == []
+        assert [call.reason for call in await helper_calls(gateway)] == ["recall_moved"]
+        await say(gateway, "Well.", thread="u")
+        assert await texts_in(gateway) == ["Spoke of CUCKOO.", "Spoke of ALBATROSS."]
+
+
+async def test_helper_that_fails_after_a_deletion_names_nobody(opened: Opener) -> None:
+    """Whatever it fails of, the record of it is as of one that was turned away."""
+    helper = Slow(facts=lambda told: "no JSON")
+    async with opened(["ok"], remember=Remember(helper=helper, summary=False)) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        (await tenant.thread("t", user="ann").ask("I like YAFFLES")).expect()
+        await asyncio.wait_for(helper.asked.wait(), 5)
+        await tenant.delete_user("ann")
+        helper.may.set()
+        await gateway.remembered()
+        (call,) = await helper_calls(gateway)
+    assert (call.user, call.reason) == (None, "thread_moved")
 
 
 async def test_call_that_is_prepared_is_not_shown_what_went(opened: Opener) -> None:

@@ -298,15 +298,27 @@ async def test_assistants_words_beside_a_call_are_no_source(opened: Opener) -> N
         assert await facts_in(gateway, state=None) == []
 
 
-async def test_what_the_user_said_before_may_complete_a_fact(opened: Opener) -> None:
-    """An earlier turn, or a known fact, gives words that the assistant's question has too."""
-    facts = saying(dog="Has a dog.", Rex="Has a dog named Rex.", Oslo="Lives in Oslo.")
-    script = [answer("What is your dog's name?"), answer("So you live there with your dog?")]
+async def test_fact_is_all_of_one_turn(opened: Opener) -> None:
+    """Words of a note or of another turn would outlive it; a verb that notes share is nobody's."""
+    facts = saying(
+        dog="Has a dog.",
+        Rex="Has a dog named Rex.",
+        chess="Plays chess.",
+        guitar="Plays the guitar.",
+    )
+    script = [answer("Do you play?"), answer("And what do you call it?"), answer("Well.")]
     async with opened(*script, **remembering(Helper(facts=facts))) as (gateway, _):
-        await say(gateway, "I have a dog.")
-        await say(gateway, "It is Rex. Oslo is my home.")
-        assert "Has a dog named Rex." in await texts_in(gateway)
-        assert "Lives in Oslo." in await texts_in(gateway)
+        await say(gateway, "I have a dog, and I play the guitar.")
+        await say(gateway, "It is Rex. And I do chess.", thread="u")
+        await say(gateway, "My dog is Rex.", thread="v")
+        learnt = {each.text: each.sources for each in await facts_in(gateway)}
+    assert set(learnt) == {
+        "Has a dog.",
+        "Plays the guitar.",
+        "Plays chess.",
+        "Has a dog named Rex.",
+    }
+    assert {source.thread for source in learnt["Has a dog named Rex."]} == {"v"}
 
 
 async def test_long_run_is_learnt_from_whole(opened: Opener) -> None:
