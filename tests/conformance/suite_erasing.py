@@ -152,6 +152,23 @@ class ErasingRules:
             await store.file(A, "file_1")
         assert await append(store, "t", "more") == 3
 
+    async def test_a_text_that_a_living_call_was_told_stays(self, stores: Stores) -> None:
+        """[S49] Of any thread, active or in review; once it has ended, the text can go."""
+        store = await stores.open()
+        await full_thread(store)
+        told = text_hash("told")
+        call = msgspec.structs.replace(call_record("u"), instructions=told)
+        await claim(store, call)
+        await erase(store, Erasure(texts=(told,)))
+        assert await store.text(A, told) == "told"
+        await end(store, in_state(call, "answered"))
+        held = await hold(store, msgspec.structs.replace(call_record("v"), instructions=told))
+        await erase(store, Erasure(texts=(told,)))
+        assert await store.text(A, told) == "told"
+        await store.commit(A, decision(held))
+        await erase(store, Erasure(texts=(told,)))
+        assert await store.text(A, told) is None
+
     async def test_erasing_is_a_change_of_its_thread(self, stores: Stores) -> None:
         """[S15] [S49] It comes first in a listing; another user's name stays."""
         store = await stores.open()
