@@ -105,7 +105,10 @@ class ThreadBusy(RequestError):
     def __init__(self, thread_id: str, *, call_id: str, in_review: bool = False) -> None:
         if in_review:
             said = f"on thread {thread_id!r} call {call_id!r} waits for a review"
-            hint = "Decide its review, cancel the call, or go on beside it: pending='go_on'."
+            hint = (
+                "Decide its review, or cancel the call. A new call may go on beside it:"
+                " pending='go_on'."
+            )
         else:
             said = f"thread {thread_id!r} has the active call {call_id!r}"
             hint = "Wait until that call has ended, or cancel it."

@@ -79,9 +79,8 @@ class FactBook:
             if contradicts or self._saying(new.text, ("rejected",)) is not None:
                 return
             same = self._put(new, supersedes=None)
-        elif not set(new.sources) <= set(same.sources):
-            sources = (*same.sources, *(s for s in new.sources if s not in same.sources))
-            same = self._put(same, sources=sources)
+        else:
+            same = self._with_sources(same, new.sources)
         waits = new.state == "proposed"
         if corrected is None or corrected.id == same.id:
             if not waits and same.state == "proposed":
@@ -118,10 +117,10 @@ class FactBook:
                 author=by,
                 derived=old.author is None or old.derived,
             )
-        elif same.author is None:
-            new = self._activate(same, author=by, derived=True)
         else:
-            new = self._activate(same)
+            new = self._with_sources(same, old.sources)
+            said = {} if same.author is not None else {"author": by, "derived": True}
+            new = self._activate(new, **said)
         new = self._put(new, supersedes=old.id, by=by)
         corrected = self._standing(old.supersedes) if old.state == "proposed" else None
         if corrected is not None and corrected.id != new.id:
@@ -162,7 +161,7 @@ class FactBook:
                 continue
             if kept or (fact.author is not None and not fact.derived):
                 left = self._put(fact, sources=kept)
-                if fact.trusted and not left.trusted and left.state == "active":
+                if fact.trusted and not left.trusted:
                     self._distrust(left, holds=holds)
             else:
                 alone.add(fact.id)
@@ -227,6 +226,10 @@ class FactBook:
     def _linked(self, index: dict[str, set[str]], fact_id: str) -> list[FactRecord]:
         return [self._facts[each] for each in sorted(index.get(fact_id, ()))]
 
+    def _with_sources(self, fact: FactRecord, sources: Iterable[FactSource]) -> FactRecord:
+        more = tuple(source for source in sources if source not in fact.sources)
+        return self._put(fact, sources=(*fact.sources, *more)) if more else fact
+
     def _supersede(self, old: FactRecord, new: FactRecord, **who: Any) -> None:
         self._put(old, state="superseded", was=old.state, superseded_by=new.id, **who)
 
@@ -239,6 +242,10 @@ class FactBook:
         return self._put(fact, state="active", **who)
 
     def _distrust(self, fact: FactRecord, *, holds: bool) -> None:
+        if fact.state == "superseded" and fact.was == "active" and holds:
+            self._put(fact, was="proposed")
+        if fact.state != "active":
+            return
         said = any(f.trusted for f in self._linked(self._superseded_by, fact.id))
         if said or (holds and fact.by is None):
             self._restore(self._put(fact, state="proposed"))
@@ -262,8 +269,15 @@ class FactBook:
             if old.state != "superseded":
                 continue
             same = self._saying(old.text, _LIVE)
-            if gone.superseded_by is not None or same is not None:
-                self._put(old, superseded_by=same.id if same is not None else gone.superseded_by)
+            if same is not None and same.state == "proposed" and old.was != "proposed":
+                back = self._with_sources(old, same.sources)
+                self._put(back, state="active", was=None, superseded_by=None)
+                self._supersede(same, back)
+                self._point(gone.id, back.id)
+            elif same is not None:
+                self._put(old, superseded_by=self._with_sources(same, old.sources).id)
+            elif gone.superseded_by is not None:
+                self._put(old, superseded_by=gone.superseded_by)
             else:
                 restored = self._put(old, state=old.was or "active", was=None, superseded_by=None)
                 self._point(gone.id, restored.id)
@@ -271,7 +285,7 @@ class FactBook:
     def _point(self, gone: str, restored: str) -> None:
         """Let what is proposed in place of a fact that is gone correct the one that is back."""
         for fact in self._linked(self._superseding, gone):
-            if fact.state == "proposed":
+            if fact.state == "proposed" and fact.id != restored:
                 self._put(fact, supersedes=restored)
 
 

@@ -293,6 +293,54 @@ def test_correction_that_goes_gives_back_what_it_corrected() -> None:
     assert notes.states["a"] == "superseded"
 
 
+def test_superseded_fact_that_no_person_says_any_more_comes_back_as_a_proposal() -> None:
+    """Where such facts wait, whatever brings it back."""
+    said = FactSource(thread="u", turn="1")
+    for holds, left in ((True, "proposed"), (False, "active")):
+        notes = Notes(fact("a", "Likes tea.", sources=(said,)))
+        notes.take_in(fact("b", "Likes tea.", trusted=False))
+        notes.take_in(fact("c", "Likes coffee.", supersedes="a"))
+        notes.do("forget_sources", of_thread("u"), by=None, holds=holds)
+        notes.do("reject", "c", by="bea")
+        assert (notes.states["a"], notes.facts["a"].trusted) == (left, False)
+
+
+def test_what_is_restored_takes_the_place_of_a_proposal_that_says_the_same() -> None:
+    """It was active, and is so again, with the sources of both."""
+    notes = Notes(fact("a", "Likes tea."))
+    notes.do("edit", "a", "Likes juice.", "b", by="bea")
+    notes.take_in(fact("c", "Likes tea.", trusted=False, state="proposed"))
+    notes.do("reject", "b", by="bea")
+    assert notes.states == {"a": "active", "b": "rejected", "c": "superseded"}
+    assert len(notes.facts["a"].sources) == 2
+    notes = Notes(fact("a", "Lives in Rome.", trusted=False, state="proposed"))
+    notes.do("edit", "a", "Has a dog.", "b", by="bea")
+    notes.take_in(fact("c", "Lives in Rome.", state="proposed"))
+    notes.do("reject", "b", by="bea")
+    assert notes.states == {"a": "superseded", "b": "rejected", "c": "proposed"}
+    assert len(notes.facts["c"].sources) == 2
+
+
+def test_proposal_that_is_edited_to_what_it_corrects() -> None:
+    """No fact supersedes itself."""
+    notes = Notes(fact("a", "Likes tea."))
+    notes.take_in(fact("b", "Likes milk.", state="proposed", supersedes="a"))
+    notes.do("edit", "b", "likes tea", "c", by="bea")
+    notes.do("reject", "a", by="bea")
+    assert notes.states == {"a": "rejected", "b": "proposed"}
+    assert notes.facts["b"].supersedes != "b"
+
+
+def test_edit_to_the_text_of_another_fact_has_the_sources_of_both() -> None:
+    """So it stays where the other one's own source goes."""
+    said = FactSource(thread="u", turn="1")
+    notes = Notes(fact("a", "Likes tea."), fact("b", "Likes coffee.", sources=(said,)))
+    notes.do("edit", "a", "likes coffee", "c", by="bea")
+    notes.do("forget_sources", of_thread("u"), by=None)
+    assert notes.states == {"a": "superseded", "b": "active"}
+    assert notes.facts["b"].sources == notes.facts["a"].sources
+
+
 @pytest.mark.parametrize(("holds", "left"), [(True, "proposed"), (False, "active")])
 def test_fact_that_no_person_says_any_more_waits_where_such_facts_do(
     holds: bool, left: str
@@ -385,7 +433,9 @@ def test_no_order_of_changes_breaks_the_notes(steps: list[tuple[str, int, str, b
                 each.superseded_by is not None
             )
             assert each.was is None or each.state == "superseded"
+            assert each.supersedes != each.id
             if each.superseded_by is not None and each.state == "superseded":
-                assert facts[each.superseded_by].state in ("active", "superseded")
+                stands = facts[each.superseded_by].state
+                assert stands in ("active", "superseded") or each.was == stands == "proposed"
             for other in notes.book.history(each.id):
                 assert each in notes.book.history(other.id)

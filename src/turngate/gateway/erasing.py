@@ -33,7 +33,7 @@ from turngate.gateway.calls import released
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.files import result_file_id
 from turngate.gateway.forgetting import facts_without
-from turngate.gateway.journal import keys_of_tools
+from turngate.gateway.journal import begun_tools
 from turngate.gateway.receipts import told_text
 from turngate.messages import ToolCall
 from turngate.records import (
@@ -83,6 +83,7 @@ class _Found:
     reviews: list[ReviewRecord] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
     files: dict[str, FileRecord] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)  # calls of which all words go
     is_there: bool = False  # some call still has words of it
 
     @property
@@ -92,7 +93,7 @@ class _Found:
     @property
     def is_gone(self) -> bool:
         """Whether all of it was deleted before."""
-        return self.turns.keys() <= self.gone and not (self.whole or self.is_there)
+        return self.turns.keys() <= self.gone and not (self.whole or self.is_there or self.files)
 
     def erasure(self, wanted: _Wanted) -> Erasure:
         files, texts = tuple(self.files), tuple(self.texts)
@@ -231,24 +232,30 @@ async def _find_turns(
     calls: Sequence[CallRecord],
     found: _Found,
 ) -> None:
-    """Add the turns that go. The results of a turn's tool calls go with it, whoever added them."""
-    of_calls = {p for call in calls if wanted.of_user(call) for p in _positions(call)}
-    made: dict[str, int] = {}  # where the newest call of an id stands
+    """Add the turns that go. The results of a turn's tool calls go with it: those of its own call,
+    and those that a program added to the newest call of an id."""
+    owner = {position: call for call in calls for position in _positions(call)}
+    # Where a tool call stands, by the call whose turn made it (None: whichever did last), and id.
+    made: dict[tuple[str | None, str], int] = {}
     for first in range(0, found.length, _PAGE):
         before = min(first + _PAGE, found.length)
         page = await deps.store.load(scope, thread, before=before, limit=before - first)
         for position, turn in enumerate(page.turns, page.first):
-            answered = {made.get(p.call_id) for p in turn.parts if isinstance(p, ToolResultPart)}
+            call = owner.get(position)
+            by = call.id if call is not None else None
+            answered = {made.get((by, each)) for each in _answered(turn)}
             if (
                 found.whole
-                or position in of_calls
+                or (call is not None and wanted.of_user(call))
                 or turn.id in wanted.turns
                 or not answered.isdisjoint(found.turns)
             ):
                 found.turns[position] = turn
             if turn.status == "deleted":
                 found.gone.add(position)
-            made |= {p.id: position for p in turn.parts if isinstance(p, ToolCallPart)}
+            for part in turn.parts:
+                if isinstance(part, ToolCallPart):
+                    made[by, part.id] = made[None, part.id] = position
 
 
 async def _collect(
@@ -265,24 +272,31 @@ async def _collect(
     everything = everything or (found.turns.keys() | found.gone).issuperset(places)
     ids = {turn.id for turn in turns.values()} | ({asked.id} if asked and asks_it else set())
     left = msgspec.structs.replace(call, user=None) if wanted.of_user(call) else call
+    if everything:
+        found.emptied.add(call.id)
+        left = msgspec.structs.replace(left, instructions=None)
     if asked is not None and (everything or asked.id in ids):
         left = msgspec.structs.replace(left, user_turn=_tombstone(asked), body_hash=None)
     if everything or (places and places[-1] in turns):
         left = msgspec.structs.replace(left, text="")
-    if everything or any(turn.role == "assistant" for turn in turns.values()):
+    said = everything or any(turn.role == "assistant" for turn in turns.values())
+    if said:
         left = msgspec.structs.replace(left, note=None)
-        page = await deps.store.reviews(scope, call=call.id, limit=_PAGE)
-        found.reviews += map(_without_words, page.reviews)
         found.texts |= await _told_texts(deps, scope, call, everything=everything)
     found.calls.append(left)
     found.is_there = found.is_there or left != call
+    answered = {each for turn in turns.values() for each in _answered(turn)}
+    for review in (await deps.store.reviews(scope, call=call.id, limit=_PAGE)).reviews:
+        if said or (review.tool_call is not None and review.tool_call.id in answered):
+            found.reviews.append(_without_words(review))
     steps = await deps.store.steps(scope, call.id)
     for step in steps:
         if step.turn is not None and (everything or step.turn.id in ids):
             left_of_it = msgspec.structs.replace(step, turn=_tombstone(step.turn))
             found.steps.append((call.id, left_of_it))
-    for key, step in keys_of_tools(call.id, steps):
-        if everything or (step.turn is not None and step.turn.id in ids):
+    for key, made, of in begun_tools(call.id, steps):
+        unwritten = made is not None and len(of) == 1 and made.id in answered
+        if everything or not of.isdisjoint(ids) or unwritten:
             with contextlib.suppress(FileNotFound):
                 record = await deps.store.file(scope, result_file_id(key))
                 found.files[record.ref.id] = record
@@ -304,12 +318,12 @@ async def _told_texts(
 
 async def _spare_texts(deps: GatewayDeps, scope: Scope, found: _Found) -> None:
     """Take out the texts that other calls were told too."""
-    erased = {call.id for call in found.calls}
+    unnoted = {call.id for call in found.calls if call.note is None}
     async for call in _calls(deps, scope):
-        if call.id in erased or not found.texts:
+        if call.id in found.emptied:
             continue
         found.texts.discard(call.instructions or "")
-        if call.note is not None:
+        if call.note is not None and call.id not in unnoted:
             found.texts -= await _told_texts(deps, scope, call, everything=False)
         if not found.texts:
             return
@@ -338,6 +352,11 @@ async def _calls(
         if after is None:
             return
         await asyncio.sleep(0)
+
+
+def _answered(turn: Turn) -> Iterator[str]:
+    """The ids of the tool calls whose results the turn has."""
+    return (part.call_id for part in turn.parts if isinstance(part, ToolResultPart))
 
 
 def _positions(call: CallRecord) -> Iterator[int]:

@@ -33,7 +33,7 @@ from turngate.results import ModelResult
 from turngate.turns import ToolCallPart, Turn
 from turngate.values import Usage
 
-__all__ = ["Journal", "guard_of", "keys_of_tools", "ledger_row", "tool_key"]
+__all__ = ["Journal", "begun_tools", "guard_of", "ledger_row", "tool_key"]
 
 
 def tool_key(call: str, rounds: int, place: int) -> str:
@@ -41,14 +41,23 @@ def tool_key(call: str, rounds: int, place: int) -> str:
     return f"{call}-{rounds}-{place}"
 
 
-def keys_of_tools(call: str, steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
-    """The key of each tool call that was begun, with the step that says so or has its result."""
-    rounds = 0
+def begun_tools(
+    call: str, steps: Sequence[Step]
+) -> Iterator[tuple[str, ToolCallPart | None, set[str]]]:
+    """Of each tool call that was begun: its key, the call (None: its turn was deleted), and the
+    ids of the turns that have it and its result."""
+    rounds, made = 0, None
+    begun: dict[str, tuple[ToolCallPart | None, set[str]]] = {}
     for step in steps:
         if step.kind == "model":
-            rounds += 1
-        elif step.place is not None:
-            yield tool_key(call, rounds, step.place), step
+            rounds, made = rounds + 1, step.turn
+        elif step.place is not None and made is not None:
+            calls = _calls_of(made)
+            call_made = calls[step.place] if step.place < len(calls) else None
+            key = tool_key(call, rounds, step.place)
+            _, turns = begun.setdefault(key, (call_made, {made.id}))
+            turns |= {step.turn.id} if step.turn is not None else set()
+    return ((key, made, turns) for key, (made, turns) in begun.items())
 
 
 class Journal:

@@ -19,7 +19,7 @@ JOINING = frozenset(
         than then into onto about since during each some any all one year years old age aged
         der die das dem den des ein eine einer einem einen und oder mit von vom bei aus nach für
         ist sind war hat haben hatte nicht sein seine seiner seinem ihre ihrer ihrem auf als auch
-        sehr seit jahre jahren alt nutzer benutzer nutzerin benutzerin
+        sehr seit jahre jahren alt alte alten alter altes nutzer benutzer nutzerin benutzerin
         les des une aux avec dans pour sur est sont était ont pas son ses leur leurs qui que ans
         âgé depuis aussi utilisateur utilisatrice
         los las una unos unas con por para del que sus está son era tiene años desde también muy
@@ -38,11 +38,11 @@ VERBS = frozenset(
         """
         lives lived likes liked loves enjoys prefers wants plans owns works worked uses used speaks
         named called name
-        wohnt lebt arbeitet mag liebt möchte plant besitzt spricht heißt genannt isst trinkt
-        habite vit travaille aime préfère veut possède parle appelle
-        vive reside trabaja gusta gustan prefiere quiere planea habla llama come
-        abita lavora piace preferisce vuole parla chiama mangia
-        mora trabalha gosta prefere quer fala chama
+        wohnt lebt arbeitet mag liebt möchte plant besitzt spricht heißt genannt namens name isst
+        habite vit travaille aime préfère veut possède parle appelle nommé nommée
+        vive reside trabaja gusta gustan prefiere quiere planea habla llama llamado llamada come
+        abita lavora piace preferisce vuole parla chiama chiamato chiamata mangia
+        mora trabalha gosta prefere quer fala chama chamado chamada
         живет живёт работает любит хочет предпочитает говорит зовут
         """
     )

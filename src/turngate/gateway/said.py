@@ -114,6 +114,10 @@ def said_in(thread: str, turns: Sequence[Turn]) -> Iterator[Said]:
             index += 1
         turn, results = turns[begin], turns[begin + 1 : index]
         text = to_transcript(turns[begin:index], chars_max=_TEXT_CHARS_MAX)
+        if turn.role == "tool":  # results whose call stands elsewhere: another user spoke between
+            results = turns[begin:index]
+            text = "\n".join(f"Tool -> {part.content}" for t in results for part in _results(t))
+            text = text[:_TEXT_CHARS_MAX]
         if not text:
             continue
         if turn.role == "user":

@@ -19,7 +19,7 @@ from tests.integration.gateway.remembering import (
 )
 from tests.integration.gateway.test_runs import answer, calls
 from tests.integration.stores.raw import ledger_of, raw_rows
-from turngate import Gateway, ToolResultPart, open_gateway, tool
+from turngate import AwaitingReview, Gateway, ToolResultPart, open_gateway, tool
 from turngate.context.windows import RecentWindow
 from turngate.errors import (
     InvalidValue,
@@ -297,18 +297,21 @@ async def test_texts_go_unless_another_call_was_told_them(opened: Opener, tmp_pa
         await tenant.thread("t").delete()
         for row in await tenant.call(kept).model_calls():
             assert "PLOVERS" in str(await tenant.call(kept).request(row))
-        await tenant.thread("v").ask("Which?", instructions="About SNIPES.")
+        await tenant.thread("v").ask("Which?", instructions="About PLOVERS.")
         (held,) = (await tenant.reviews.list(state="open")).reviews
         await tenant.reviews.retry(held.id, by="bea", note="Not that TERN.", resume=False)
         await tenant.call(held.call).cancel()
-        for name in ("u", "v"):
-            await tenant.thread(name).delete()
+        (asked, reply) = (await tenant.thread("u").turns()).turns
+        for turn in (asked, reply):  # all that it had: as if the thread were gone
+            await tenant.thread("u").delete_turn(turn.id)
+        await tenant.thread("v").delete()
         left = words_in(path)
-        assert not [bird for bird in ("PLOVERS", "RAVEN", "SNIPES", "TERN") if bird in left]
+        assert not [bird for bird in ("PLOVERS", "RAVEN", "TERN") if bird in left]
 
 
+@pytest.mark.parametrize("whole", [True, False])
 async def test_kept_file_goes_though_its_result_was_never_written(
-    opened: Opener, tmp_path: Path
+    opened: Opener, tmp_path: Path, whole: bool
 ) -> None:
     """It is found by its tool call; one that a result only names stays."""
 
@@ -340,8 +343,74 @@ async def test_kept_file_goes_though_its_result_was_never_written(
             await tenant.thread("v").run("Which?", tools=["birds"])
         failing = False
         assert len((await tenant.files.list()).files) == 2
-        await tenant.thread("v").delete()
+        if whole:
+            await tenant.thread("v").delete()
+        else:
+            await tenant.thread("v").ask(
+                "And?"
+            )  # settles the run, with a result that knows nothing
+            (result,) = await turn_ids(gateway, "tool", "v")
+            await tenant.thread("v").delete_turn(result)
         assert [each.ref.id for each in (await tenant.files.list()).files] == [kept.ref.id]
+
+
+async def test_results_of_two_calls_with_the_same_ids_are_told_apart(opened: Opener) -> None:
+    """Ann's run ends after Bob's reply, whose calls have the ids of hers."""
+
+    @tool(effect="safe")
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    @tool(effect="safe")
+    def look() -> str:
+        """Looks."""
+        return "FALCON"
+
+    made = calls(("send", "{}"), ("look", "{}"))
+    script = [made, calls(("look", "{}"), ("look", "{}")), answer("done")]
+    rules = [ReviewRule(name="sending", tools=("send",))]
+    for what, left in (("user", "--dd---"), ("hers", "-d--dd-"), ("his", "---d---")):
+        async with opened(*script, tools=[send, look], reviews=rules) as (gateway, _):
+            tenant = gateway.tenant("acme")
+            ann, bob = (tenant.thread(what, user=user) for user in ("ann", "bob"))
+            held = await ann.run("Hello", tools=["send", "look"])
+            assert isinstance(held, AwaitingReview)
+            spec = ToolSpec(name="look")
+            (await bob.ask("Hello", tools=[spec], pending="go_on")).expect()
+            await tenant.reviews.approve(held.reviews[0], by="bea")
+            await tenant.call(held.call_id).outcome()
+            turns = (await ann.turns()).turns
+            if what == "user":
+                await tenant.delete_user("bob")
+            else:
+                await ann.delete_turn(turns[1 if what == "hers" else 3].id)
+            marks = {"deleted": "d", "complete": "-"}
+            assert "".join(marks[t.status] for t in (await ann.turns()).turns) == left
+
+
+async def test_words_of_a_reviewer_go_with_the_result_that_tells_them(
+    opened: Opener, tmp_path: Path
+) -> None:
+    """Why a call was rejected stands in its result, and in the review."""
+
+    @tool
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    script = [calls(("send", "{}")), answer("done")]
+    rules = [ReviewRule(name="sending", tools=("send",))]
+    async with opened(*script, tools=[send], reviews=rules) as (gateway, _):
+        tenant = gateway.tenant("acme")
+        held = await tenant.thread("t").run("Hello", tools=["send"])
+        assert isinstance(held, AwaitingReview)
+        await tenant.reviews.reject(held.reviews[0], by="bea", why="No OSPREY.")
+        await tenant.call(held.call_id).outcome()
+        (result,) = await turn_ids(gateway, "tool")
+        await tenant.thread("t").delete_turn(result)
+        assert "OSPREY" not in words_in(tmp_path / "turngate.db")
+        assert (await tenant.reviews.get(held.reviews[0])).decided_by == "bea"
 
 
 # ── a thread ─────────────────────────────────────────────────────────────────────────────────
@@ -435,27 +504,22 @@ async def test_who_joins_a_thread_meanwhile_keeps_it(opened: Opener) -> None:
     """Whether a thread is the user's alone is judged with what is deleted, not before."""
     async with opened(["ok"]) as (gateway, _):
         tenant = gateway.tenant("acme")
-        for number in range(20):
-            await say(gateway, "mine", thread=f"t{number:02}")
-        commit, joined = gateway.deps.store.commit, asyncio.Event()
+        for thread in ("t", "u"):
+            await say(gateway, "mine", thread=thread)
+        commit, joined = gateway.deps.store.commit, False
 
-        async def seen(scope: Scope, change: Any) -> int:
-            length = await commit(scope, change)
-            if change.erase is not None:
-                joined.set()
-            return length
+        async def late(scope: Scope, change: Any) -> int:
+            nonlocal joined
+            if change.erase is not None and not joined:
+                joined = True
+                await tenant.thread(change.thread, user="bob").ask("BITTERN")
+            return await commit(scope, change)
 
-        gateway.deps.store.commit = seen  # type: ignore[method-assign]
-        deleting = asyncio.create_task(tenant.delete_user("ann"))
-        await joined.wait()
-        await tenant.thread("t19", user="bob").ask("BITTERN")
-        await deleting
+        gateway.deps.store.commit = late  # type: ignore[method-assign]
+        await tenant.delete_user("ann")
         (left,) = (await tenant.threads()).threads
         turns = (await tenant.thread(left.id).turns()).turns
-        assert [turn.status for turn in turns] in (
-            ["deleted"] * 2 + ["complete"] * 2,
-            ["complete"] * 2,
-        )
+        assert [turn.status for turn in turns] == ["deleted"] * 2 + ["complete"] * 2
 
 
 async def test_thread_that_names_another_user_is_not_the_users_alone(opened: Opener) -> None:

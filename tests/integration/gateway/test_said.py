@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from turngate.gateway.said import Said, origin_of
+from turngate.gateway.said import Said, origin_of, said_in
 from turngate.records import FactRecord, FactSource
+from turngate.turns import ToolResultPart, Turn
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -52,6 +53,7 @@ def trust(said: list[Said], text: str, number: int = 1, known: Any = ()) -> bool
             "Ich wohne in Köln und arbeite bei Bosch",
             "Der Nutzer wohnt in Köln, arbeitet bei Bosch.",
         ),
+        ("Mein Hund heißt Bello", "Der Nutzer hat einen Hund namens Bello."),
         ("Vivo en Madrid con mi perro", "El usuario vive en Madrid con su perro."),
         ("Я живу в Осло", "Пользователь живёт в Осло."),
         ("大阪に住んでいます", "大阪に住んでいる"),
@@ -59,7 +61,7 @@ def trust(said: list[Said], text: str, number: int = 1, known: Any = ()) -> bool
 )
 def test_what_a_user_says_is_the_users(said: str, text: str) -> None:
     """In other forms of the words too, and beside an assistant and notes that speak alike."""
-    echo = by_assistant("At 34 years you live with all of that, in that year, and their things!")
+    echo = by_assistant("At 34 years you live with all of that, in that year! Ein schöner Name!")
     assert trust([by_user(said), echo], text) is True
     assert trust([by_user(said)], text, known=[note("Plays the guitar."), note("Has a cat.")])
 
@@ -107,6 +109,15 @@ def test_tools_repeat_of_its_note_is_another_source() -> None:
     """It gains no trust by it."""
     known = [note("Spoke of Oslo.", trusted=False)]
     assert trust([by_user("And?"), by_tool("Oslo")], "Spoke of Oslo.", 2, known) is False
+
+
+def test_results_whose_call_stands_elsewhere_are_read_too() -> None:
+    """Another user spoke between a held call and its result."""
+    result = ToolResultPart(call_id="c", content="From Bergen.")
+    turn = Turn(id="r", role="tool", parts=(result,), created_at=AT)
+    (said,) = said_in("t", [turn])
+    assert trust([said], "Comes from Bergen.") is False
+    assert [source.turn for source in said.sources] == ["r"]
 
 
 @pytest.mark.parametrize("number", [0, 2, 9])
