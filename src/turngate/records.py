@@ -249,6 +249,12 @@ class CallRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     placed: int | None = None
     spent: Usage | None = None
 
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where the turns that it added stand in its thread."""
+        last = (Span(self.first, self.added),) if self.first is not None else ()
+        return (*self.earlier, *last)
+
 
 class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One journalled step of a run.

@@ -20,7 +20,7 @@ from turngate.cli.terminal import json_shape, out_console, print_json, print_lis
 from turngate.errors import RequestError, ReviewDecided
 from turngate.gateway import Gateway
 from turngate.gateway.reviews import Decision
-from turngate.records import CallRecord, ReviewRecord, ReviewState, Scope, Span, TurnPage
+from turngate.records import CallRecord, ReviewRecord, ReviewState, Scope, TurnPage
 
 _AROUND = 4
 _PAGE = 200
@@ -140,9 +140,8 @@ async def _loaded(
     handle = gateway.tenant(tenant)
     review = await handle.reviews.get(review_id)
     call = await handle.call(review.call).record()
-    spans = [*call.earlier, *([Span(call.first, call.added)] if call.first is not None else [])]
     around = TurnPage(first=0, turns=(), length=0)
-    for span in reversed(spans):  # one for each pause of the call that added turns
+    for span in reversed(call.spans):  # one for each pause of the call that added turns
         end = span.first + span.count
         around = await handle.thread(review.thread).turns(before=end, limit=_AROUND)
         if around.turns and around.turns[-1].created_at <= review.created_at:

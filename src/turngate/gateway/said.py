@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from turngate.facts import fact_key, fact_words, share_of, words_lacking
 from turngate.gateway.deps import GatewayDeps
 from turngate.gateway.manner import JOINING, VERBS
-from turngate.records import FactRecord, FactSource, Scope, Span
+from turngate.records import FactRecord, FactSource, Scope
 from turngate.transcript import to_transcript
 from turngate.turns import TextPart, ToolCallPart, ToolResultPart, Turn
 
@@ -64,8 +64,7 @@ async def users_of(
     for _ in range(_CALL_PAGES_MAX):
         page = await deps.store.calls(scope, thread=thread, after=after, limit=200)
         for call in page.calls:
-            last = (Span(call.first, call.added),) if call.first is not None else ()
-            for span in (*call.earlier, *last):
+            for span in call.spans:
                 for position in range(max(span.first, first), min(span.first + span.count, end)):
                     users[position] = call.user
         after = page.next

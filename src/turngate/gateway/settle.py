@@ -213,9 +213,7 @@ async def settle_lost(
 async def outcome_of(deps: GatewayDeps, scope: Scope, call: CallRecord) -> Outcome:
     """The outcome of a call that has ended or waits for a review, read back from the store."""
     reviews = await open_reviews(deps, scope, call) if call.state == "review" else []
-    last = Span(call.first, call.added) if call.first is not None and call.added else None
-    spans = (*call.earlier, *([last] if last is not None else ()))
-    return _outcome(call, await _turns_of(deps, scope, call, spans), reviews)
+    return _outcome(call, await _turns_of(deps, scope, call, call.spans), reviews)
 
 
 async def open_reviews(deps: GatewayDeps, scope: Scope, call: CallRecord) -> list[ReviewRecord]:
