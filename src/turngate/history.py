@@ -115,8 +115,8 @@ def with_open_reviews(messages: Iterable[Message], call_ids: Collection[str]) ->
             behind = _results_behind(history, place)
             own = [result for result in behind if result.call_id == call_id]
             late -= len(own)
-            if not own and late:
-                late -= 1  # a late result is this call's
+            if not own and late:  # late results are this message's, one for each call
+                late = max(late - sum(call.id == call_id for call in message.tool_calls), 0)
                 continue
             if not own:
                 history[place + 1 : place + 1] = _waiting(message, call_id, history[place + 1 :])

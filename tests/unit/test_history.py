@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit import strategies
@@ -370,6 +370,7 @@ def test_waiting_calls_are_all_that_is_told_of(messages: list[Message], ids: lis
 
 @settings(max_examples=200)
 @given(strategies.histories, open_ids)
+@example([calls("c", "c"), calls("c", "c", "c"), user(), answer("c"), answer("c")], ["c"])
 def test_waiting_takes_the_place_of_an_unknown_outcome_alone(
     messages: list[Message], ids: list[str]
 ) -> None:
