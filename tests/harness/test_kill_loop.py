@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.harness.failpoints import POINTS, REVIEW_POINTS
+from tests.harness.kill_loop import found_faults
 from tests.harness.running import fast_folder, figures_of, start
 from tests.harness.seeds import SEED
+from tests.harness.world import GO_ON, TENANT, TOOLS, Log, World
+from turngate import Gateway
+from turngate.bootstrap import create_gateway_deps
+from turngate.stores.sqlite import SqliteStore
 
 KILLS = 20  # an episode
 
@@ -46,6 +51,26 @@ def test_nothing_promised_is_lost_by_kills(tmp_path: Path) -> None:
 def test_nothing_promised_is_lost_by_many_kills(tmp_path: Path) -> None:
     """50,000 kills at named points and at random moments, over 2,500 databases."""
     kill_loop(tmp_path, episodes=2500)
+
+
+async def test_an_ask_that_goes_on_from_a_run_leaves_no_calls(tmp_path: Path) -> None:
+    """A model calls only what it is offered, though the last prompt be that of a run that was cut:
+    else calls would be open that nobody answers, and no promise would be broken."""
+    log, effects = Log(tmp_path / "log"), Log(tmp_path / "effects")
+    store = await SqliteStore.open(tmp_path / "t.db")
+    provider = World(log, effects, lambda point: None)
+    deps = create_gateway_deps(store=store, provider=provider, tools=TOOLS)
+    async with Gateway(deps) as gateway:
+        thread = gateway.tenant(TENANT).thread("t0")
+        async with thread.stream_run("slowly a.1 keyed,unsafe", tools=TOOLS) as events:
+            async for _ in events:
+                break  # before its first step is whole
+        outcome = await thread.ask(None, instructions=GO_ON)
+    await store.aclose()
+    log.close()
+    effects.close()
+    assert outcome.text == "re: a.1"
+    assert not found_faults(tmp_path, finished=True)
 
 
 PLANTED = [

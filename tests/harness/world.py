@@ -98,7 +98,8 @@ class World:
         self._log.note(sent=attempt)
         self._hit("model.before_send")
         await asyncio.sleep(0)
-        rounds = _rounds(kind, rest)
+        offered = frozenset(tool.name for tool in request.tools)
+        rounds = _rounds(kind, rest, offered)
         if rounds_done < len(rounds):
             yield "Let me see. " if mark_of(token) != "-bar" else f"Let me see. {token[::-1]} "
             self._hit("model.mid_stream")
@@ -195,12 +196,17 @@ def _pause_s(kind: str) -> float:
     return 0.003 if kind == "slowly" else 0.0
 
 
-def _rounds(kind: str, rest: Sequence[str]) -> list[list[str]]:
+def _rounds(kind: str, rest: Sequence[str], offered: frozenset[str]) -> list[list[str]]:
+    """The tools that a prompt calls for, round by round; none where they are not all `offered`.
+
+    An ask may go on from the prompt of another's run that was cut.
+    """
+    rounds: list[list[str]] = []
     if kind in ("tools", "slowly"):
-        return [names.split(",") for names in rest[0].split("|")]
-    if kind == "own":
-        return [["own"] * int(rest[0])]
-    return []
+        rounds = [names.split(",") for names in rest[0].split("|")]
+    elif kind == "own":
+        rounds = [["own"] * int(rest[0])]
+    return rounds if all(offered.issuperset(names) for names in rounds) else []
 
 
 def flush_often() -> None:
